@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--known", type=Path)
     parser.add_argument("--count", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a process that has used a GPU cannot fork
     if args.count:
         _count_all(args.count, args.modes, args.folder)
         return

@@ -5,8 +5,9 @@
 
 Each process of pytest writes a file of its own into FOLDER. The seconds of a test are those of the process that runs it
 and of everything below it: children that have ended, and those that live. The process that interpreters are forked from
-(`tests.interpreters`) is left out: whichever test comes first starts it. The program writes the long tests to
-``tests/long_tests.txt``, and prints what all cost and what those of `make test` cost: measure all tests.
+(`tests.interpreters`) is left out: whichever test comes first starts it. What a process spends until all tests are
+collected is a line of its own. The program writes the long tests to ``tests/long_tests.txt``, and prints what all cost
+and what those of `make test` cost: measure all tests.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pytest
 from tests.selection import chosen_list, left_out, write_long_tests
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_COLLECTING = "collecting"  # stands for a test in the line of it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,15 +42,22 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Times:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._before = tree_seconds()
+        self._before = 0.0
+
+    def pytest_collection_finish(self) -> None:
+        """Count what this process has spent until now."""
+        self._write(_COLLECTING)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Count the test with its fixtures. Those of a module are its first test's."""
         yield
+        self._write(item.nodeid)
+
+    def _write(self, name: str) -> None:
         now = tree_seconds()
         with self._path.open("a") as file:
-            file.write(f"{now - self._before:.2f} {item.nodeid}\n")
+            file.write(f"{now - self._before:.2f} {name}\n")
         self._before = now
 
 
@@ -83,10 +92,12 @@ def _is_fork_server(folder: Path) -> bool:
 def main(folder: Path) -> None:
     """Write the list of long tests, and print the totals."""
     lines = [line.partition(" ") for file in folder.glob("*.txt") for line in file.read_text().splitlines()]
-    measured = {name: float(seconds) for seconds, _, name in lines}
+    collecting = [float(seconds) for seconds, _, name in lines if name == _COLLECTING]
+    measured = {name: float(seconds) for seconds, _, name in lines if name != _COLLECTING}
     write_long_tests(measured)
     long = left_out(measured, chosen_list(measured))
     every, quick = sum(measured.values()), sum(seconds for name, seconds in measured.items() if name not in long)
+    print(f"collecting: {sum(collecting):.0f} s of CPU in {len(collecting)} processes")
     print(f"all: {len(measured)} tests, {every:.0f} s of CPU")
     print(f"make test: {len(measured) - len(long)} tests, {quick:.0f} s of CPU, {quick / every:.0%}")
 

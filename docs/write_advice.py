@@ -15,7 +15,7 @@ from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
-from dynadiag.explanation.skipped import SKIPPED_FOR_MODE
+from dynadiag.explanation.skipped import SKIPPED
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.job.divergence_text import RANKS
 
@@ -24,7 +24,7 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Graph breaks of a known cause": tuple(BREAKS.values()),
     "Conditions on numbers that a tensor holds": NUMBERS,
     "Graph breaks by family": tuple(FAMILIES.values()),
-    "Functions left to Python": (SKIPPED_FOR_MODE,),
+    "Functions left to Python": SKIPPED,
     "Exports that fail": EXPORTS,
     "Recompiles": REMEDIES,
     "Failed compiles": FAILURES,

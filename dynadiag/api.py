@@ -102,6 +102,7 @@ def _finish_recording(recorder: Recorder, path: Path, footer: dict[str, Any], ho
     journal = recorder.journal().path
     try:
         recorder.record_kernels()
+        recorder.record_later_calls()
         recorder.stop()
         end = Journal.reopen(journal)
         end.append({"dynadiag_end": footer})

@@ -6,8 +6,8 @@ import copy
 import hashlib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -21,9 +21,10 @@ from minifier.torch_private import restore_torch_state
 
 __all__ = [
     "Case",
+    "CaseOracle",
     "Fails",
+    "FailsEach",
     "GraphProblem",
-    "ask_oracle",
     "build_case",
     "case_key",
     "copy_case",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 Fails = Callable[[fx.GraphModule, list[Any]], bool]
+FailsEach = Callable[[Sequence[tuple[fx.GraphModule, list[Any]]]], list[bool]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,21 +44,45 @@ class Case:
     inputs: tuple[Any, ...]
 
 
-class GraphProblem:
-    """The parts of a graph with an oracle; implements `minifier.search.PartsProblem`.
+@dataclass(frozen=True, slots=True)
+class CaseOracle:
+    """Says which cases fail, by the caller's `fails`, or by `each` where several are asked for at once.
 
-    `oracle_errors` collects the exceptions of `fails`: a candidate on which it raises does not show the failure.
+    Random state and grad mode are restored afterwards. An exception is kept in `errors` and counts as False.
     """
 
-    def __init__(
-        self, anatomy: GraphAnalysis, inputs: Sequence[Any], fails: Fails, oracle_errors: list[Exception]
-    ) -> None:
+    fails: Fails
+    each: FailsEach | None = None
+    errors: list[Exception] = field(default_factory=list)
+
+    def fails_each(self, cases: Sequence[Case]) -> list[bool]:
+        """Whether each case fails. The oracle may change the cases."""
+        asked = [(case.module, list(case.inputs)) for case in cases]
+        if (each := self.each) is not None and len(asked) > 1:
+            return self._ask(lambda: each(asked), len(asked))
+        return [failed for case in asked for failed in self._ask(partial(self._fails_alone, *case), 1)]
+
+    def _fails_alone(self, module: fx.GraphModule, inputs: list[Any]) -> list[bool]:
+        return [self.fails(module, inputs)]
+
+    def _ask(self, ask: Callable[[], list[bool]], count: int) -> list[bool]:
+        try:
+            with restore_torch_state():
+                return [bool(failed) for failed in ask()]
+        except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph
+            self.errors.append(error)
+            return [False] * count
+
+
+class GraphProblem:
+    """The parts of a graph with an oracle; implements `minifier.search.PartsProblem`."""
+
+    def __init__(self, anatomy: GraphAnalysis, inputs: Sequence[Any], oracle: CaseOracle) -> None:
         self.analysis = anatomy
         self.dataflow = Dataflow(anatomy)
         self.parts = tuple(range(len(anatomy.groups)))
         self._inputs = dict(zip(_placeholders(anatomy), inputs, strict=True))
-        self._fails = fails
-        self._oracle_errors = oracle_errors
+        self._oracle = oracle
         self._producers = [self.dataflow.producers(part) for part in self.parts]
         self._origin = case_key(Case(anatomy.module, tuple(inputs)))
         self._last_rewiring: tuple[PartSelection, Rewiring] | None = None
@@ -66,10 +92,11 @@ class GraphProblem:
         text = self._origin + self._rewiring(candidate).key()
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def fails(self, candidate: PartSelection) -> bool:
-        """See `ReductionProblem.fails`."""
-        case = build_case(self.analysis, self._rewiring(candidate), self._inputs, copy_attributes=True)
-        return _ask_without_copy(self._fails, Case(case.module, tuple(copy_values(case.inputs))), self._oracle_errors)
+    def fails_each(self, candidates: Sequence[PartSelection]) -> list[bool]:
+        """See `ReductionProblem.fails_each`."""
+        rewirings = map(self._rewiring, candidates)
+        built = [build_case(self.analysis, each, self._inputs, copy_attributes=True) for each in rewirings]
+        return self._oracle.fails_each([Case(case.module, tuple(copy_values(case.inputs))) for case in built])
 
     def nodes(self, candidate: PartSelection) -> frozenset[int]:
         """The nodes of the parts that the candidate keeps."""
@@ -98,27 +125,9 @@ class GraphProblem:
         return build_case(self.analysis, self._rewiring(candidate), self._inputs)
 
     def _rewiring(self, candidate: PartSelection) -> Rewiring:
-        known = self._last_rewiring  # read once: with an executor, another thread may replace it
-        if known is None or known[0] != candidate:
-            known = self._last_rewiring = (candidate, self.dataflow.rewire(candidate))
-        return known[1]
-
-
-def ask_oracle(fails: Fails, case: Case, refused: list[Exception]) -> bool:
-    """Whether a case fails. The oracle gets copies; random state and grad mode are restored afterwards.
-
-    An exception of the oracle is added to `oracle_errors` and counts as False.
-    """
-    return _ask_without_copy(fails, copy_case(case), refused)
-
-
-def _ask_without_copy(fails: Fails, case: Case, refused: list[Exception]) -> bool:
-    try:
-        with restore_torch_state():
-            return bool(fails(case.module, list(case.inputs)))
-    except Exception as error:  # noqa: BLE001  the caller's oracle may raise anything on a graph
-        refused.append(error)
-        return False
+        if self._last_rewiring is None or self._last_rewiring[0] != candidate:
+            self._last_rewiring = (candidate, self.dataflow.rewire(candidate))
+        return self._last_rewiring[1]
 
 
 def build_case(

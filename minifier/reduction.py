@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, MutableMapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import fx
 
 from minifier.errors import ReductionError
 from minifier.graph_analysis import GraphAnalysis, analyze
-from minifier.graph_problem import Case, Fails, GraphProblem, ask_oracle, case_key, copy_case
+from minifier.graph_problem import Case, CaseOracle, Fails, FailsEach, GraphProblem, case_key, copy_case
 from minifier.search import (
     Budget,
     Oracle,
@@ -50,11 +49,9 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class _SearchSetup:
-    fails: Fails
+    oracle: CaseOracle
     context: SearchContext
-    oracle_errors: list[Exception]
-    executor: Executor | None
-    parallel: int
+    width: int
 
 
 def reduce_graph(
@@ -68,7 +65,7 @@ def reduce_graph(
     votes: int = 1,
     memo: MutableMapping[str, bool] | None = None,
     progress: ProgressCallback | None = None,
-    executor: Executor | None = None,
+    fails_each: FailsEach | None = None,
     width: int = 1,
 ) -> Reduction:
     """Reduce an FX graph on which `fails(graph_module, inputs)` is true to a 1-minimal one.
@@ -76,16 +73,16 @@ def reduce_graph(
     `fails` gets copies and may change them. An exception of `fails` on the whole graph is raised again; on a candidate
     it counts as "not the same failure" and is kept in `Reduction.refused`. `suspects` are sets of node names to try
     first. `votes` calls `fails` up to that often per candidate and takes the majority. `memo` is the memo of an earlier
-    `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With an `executor` of threads,
-    `width` candidates run at the same time.
+    `Reduction`, or an empty mapping to fill: a resumed search repeats no trial. With `fails_each`, up to `width`
+    candidates are asked for at once.
 
     Raises `ReductionError` if the whole graph does not fail, or does not run uncompiled on these inputs.
     """
     _check(gm, inputs)
     gm = replace_kernel_calls(gm)
     ledger = SearchContext(memo, budget, progress)
-    asked = fails if votes == 1 else _majority_of(fails, votes)
-    setting = _SearchSetup(asked, ledger, [], executor, width)
+    oracle = CaseOracle(fails, fails_each) if votes == 1 else CaseOracle(_majority_of(fails, votes))
+    setting = _SearchSetup(oracle, ledger, 1 if oracle.each is None else width)
     whole = Case(gm, tuple(inputs))
     _check_fails(setting, whole)
     anatomy = analyze(gm, inputs)
@@ -99,7 +96,7 @@ def reduce_graph(
         minimal=minimal,
         cached=ledger.hits,
         memo=ledger.memo,
-        refused=tuple(setting.oracle_errors),
+        refused=tuple(oracle.errors),
     )
 
 
@@ -124,13 +121,12 @@ def _majority_of(fails: Fails, votes: int) -> Fails:
 def _check_fails(setting: _SearchSetup, whole: Case) -> None:
     """Check that the whole graph fails. Raises `ReductionError` if not, and any exception of the oracle."""
     ledger, key = setting.context, f"whole {case_key(whole)}"
-    raised: list[Exception] = []
     ledger.stage = "whole"
     if key not in ledger.memo:
         ledger.spend()
-        failed = ask_oracle(setting.fails, whole, raised)
-        if raised:
-            raise raised[0]
+        [failed] = setting.oracle.fails_each([copy_case(whole)])
+        if setting.oracle.errors:
+            raise setting.oracle.errors[0]
         ledger.memo[key] = failed
     if not ledger.memo[key]:
         raise ReductionError(
@@ -141,13 +137,12 @@ def _check_fails(setting: _SearchSetup, whole: Case) -> None:
 def _reduce_nodes(
     anatomy: GraphAnalysis, whole: Case, setting: _SearchSetup, suspects: Iterable[Collection[str]]
 ) -> tuple[Case, bool]:
-    problem = GraphProblem(anatomy, whole.inputs, setting.fails, setting.oracle_errors)
+    problem = GraphProblem(anatomy, whole.inputs, setting.oracle)
     outcome = reduce_parts(
         problem,
         setting.context,
         suspects=[_parts_named(anatomy, names) for names in suspects],
-        executor=setting.executor,
-        width=setting.parallel,
+        width=setting.width,
     )
     if outcome.candidate is None:
         return whole, outcome.minimal
@@ -163,10 +158,10 @@ def _sweep_smallest_groups(
     if outcome.candidate is None:
         return whole, outcome.minimal
     anatomy = problem.analysis.with_smallest_groups()
-    finer = GraphProblem(anatomy, whole.inputs, setting.fails, setting.oracle_errors)
+    finer = GraphProblem(anatomy, whole.inputs, setting.oracle)
     kept = frozenset(anatomy.group_of[node] for node in problem.nodes(outcome.candidate))
     start = PartSelection(kept, outcome.candidate.bypass)
-    refined = sweep_parts(finer, start, setting.context, executor=setting.executor, width=setting.parallel)
+    refined = sweep_parts(finer, start, setting.context, width=setting.width)
     if refined.candidate is None:
         return problem.case(outcome.candidate), refined.minimal
     return finer.case(refined.candidate), refined.minimal
@@ -174,7 +169,7 @@ def _sweep_smallest_groups(
 
 def _simplify(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
     """Simplify, then remove operations that are no longer needed. Repeat while any were removed."""
-    oracle: Oracle[Case] = Oracle(CaseProblem(setting.fails, setting.oracle_errors), setting.context)
+    oracle: Oracle[Case] = Oracle(CaseProblem(setting.oracle), setting.context, setting.width)
     while True:
         case, complete = simplify(oracle, case)
         if not complete:
@@ -187,9 +182,9 @@ def _simplify(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
 
 def _sweep_nodes(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
     anatomy = analyze(case.module, case.inputs).with_smallest_groups()
-    problem = GraphProblem(anatomy, case.inputs, setting.fails, setting.oracle_errors)
+    problem = GraphProblem(anatomy, case.inputs, setting.oracle)
     start = PartSelection(frozenset(problem.parts))
-    outcome = sweep_parts(problem, start, setting.context, executor=setting.executor, width=setting.parallel)
+    outcome = sweep_parts(problem, start, setting.context, width=setting.width)
     if outcome.candidate is None or outcome.candidate.kept == start.kept:
         return case, outcome.minimal
     return problem.case(outcome.candidate), outcome.minimal

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import kept_compiler
+from tests import kept_compiler, shared
 from tests.interpreters import keep_environment, warm
 from tests.selection import left_out, long_tests
 
@@ -67,17 +67,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers of xdist inherit this process's environment and so use its compiler."""
+    """Workers of xdist inherit this process's environment and so use its compiler and its shared folders."""
+    kept = contextlib.ExitStack()
     if hasattr(config, "workerinput"):
         config.stash[_SELECTION] = tuple(config.workerinput["selection"])
     else:
+        kept.enter_context(shared.use())
         whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         select = config.getoption("select") or ("quick" if whole_suite else "all")
         config.stash[_SELECTION] = (select, whole_suite)
         config.option.warn_unused_snapshots |= select != "all"  # the others are those of tests that are left out
-    compiler = contextlib.ExitStack()
-    compiler.enter_context(kept_compiler.use())
-    config.add_cleanup(compiler.close)
+    kept.enter_context(kept_compiler.use())
+    config.add_cleanup(kept.close)
     keep_environment()
 
 

@@ -106,7 +106,13 @@ def _lowering_on(node: Node | None) -> bool:
         return True
     here = _position()
     key = _key(node.name, here=here)
-    describe = lambda: {"name": node.name, "target": str(node.target), "lines": _user_lines([node]), **here}  # noqa: E731
+    describe = lambda: {  # noqa: E731
+        "name": node.name,
+        "target": str(node.target),
+        "lines": _user_lines([node]),
+        "reads": tuple(read.name for read in node.all_input_nodes),
+        **here,
+    }
     return TRIAL.is_on("lowering", key, describe)
 
 

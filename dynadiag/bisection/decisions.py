@@ -39,7 +39,7 @@ class DecisionPool:
 
     ``base`` may have switches for other kinds, which stay. ``name`` is the kind, ``points`` has its decisions by key.
     ``reported`` are the kinds that each trial reports: a failure that kills its process can name a decision in no other
-    way.
+    way. ``users`` are decisions that go off with the culprits, since they use the value that these crash on.
     """
 
     search: TrialSearch
@@ -47,6 +47,7 @@ class DecisionPool:
     name: str
     points: dict[str, Decision]
     reported: tuple[str, ...] = ()
+    users: frozenset[str] = frozenset()
     _subsets: dict[frozenset[str], bool] = field(default_factory=dict, init=False)  # whether it failed with only these
 
     def plan_with_only(self, keys: Collection[str]) -> Plan:
@@ -113,7 +114,7 @@ class DecisionPool:
         """The two trials that verify a verdict: with these off the failure must be gone, with only these on it must
         stay.
         """
-        return self.labeled_without(keys), LabeledPlan(
+        return self.labeled_without(self.users.union(keys)), LabeledPlan(
             self.plan_with_only(keys), "the culprits on, the rest of their kind off"
         )
 
@@ -170,15 +171,47 @@ def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) 
         return []
     if found:
         found += _find_siblings(pool, union(found))
-    rest = frozenset(pool.points) - union(found)
+        _add_users(pool, union(found))
+    rest = frozenset(pool.points) - union(found) - pool.users
     for _ in range(_MAX_SETS):
-        if not rest or (found and pool.search.status(pool.run_without(union(found))) != "same"):
+        if not rest or (found and pool.search.status(pool.run_without(union(found) | pool.users)) != "same"):
             return found
         ordered = [key for key in pool.points if key in rest]
         found.append(find_minimal_set(ordered, pool.fails_with_only, pool.speculate) if len(rest) > 1 else rest)
         found += _find_siblings(pool, union(found))
-        rest -= union(found)
+        _add_users(pool, union(found))
+        rest -= union(found) | pool.users
     return found
+
+
+def _add_users(pool: DecisionPool, found: frozenset[str]) -> None:
+    """Add the lowerings that use what the found ones read, where these crash too.
+
+    Memory that is none is no fault of the kernel that reads it first: ATen hands it on, and then the next one crashes.
+    """
+    failure = pool.search.reference
+    if pool.name != "lowering" or failure is None or failure.kind != "signal":
+        return
+    if pool.search.status(pool.run_without(found | pool.users)) != "same":
+        return
+    users = _users_of(pool, {(*_place(pool.points[key]), name) for key in found for name in pool.points[key].reads})
+    users -= found | pool.users
+    if users and pool.fails_with_only(users):
+        pool.users |= users
+
+
+def _users_of(pool: DecisionPool, values: set[tuple[str | None, str | None, str]]) -> frozenset[str]:
+    """The lowerings that read one of these values, or what is computed from one, in the order of the graph."""
+    users: set[str] = set()
+    for key, point in pool.points.items():
+        if any((*_place(point), name) in values for name in point.reads):
+            users.add(key)
+            values.add((*_place(point), point.name))
+    return frozenset(users)
+
+
+def _place(point: Decision) -> tuple[str | None, str | None]:
+    return point.compile_id, point.graph
 
 
 def _is_irrelevant(pool: DecisionPool, found: frozenset[str]) -> bool:

@@ -376,13 +376,20 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
         for one in sets
         if len(one) > 1 and pool.name not in ("node", *ONE_CULPRIT_A_SET)
     ]
+    if pool.users:
+        read = ", ".join(dict.fromkeys(name for key in keys for name in pool.points[key].reads))
+        together.append(
+            f"with {names} off, the lowerings that use these values next crash in turn: look at what makes the values "
+            f"that {names} reads ({read})"
+        )
+        names = f"{names} and the lowerings after that ({len(pool.users)})"
     return DescentResult(
         culprits,
         (
             f"with exactly {names} {_OFF.get(pool.name, 'off')} {_how_it_ends(without)}",
             f"with every other {kind_name(pool.name)} {_OFF.get(pool.name, 'off')} it still fails",
         ),
-        (pool.plan_without(keys), pool.plan_with_only(keys)),
+        (pool.plan_without(keys | pool.users), pool.plan_with_only(keys)),
         tuple(together),
     )
 

@@ -15,14 +15,18 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
 
-__all__ = ["LabeledPlan", "TrialSearch"]
+__all__ = ["LabeledPlan", "TrialSearch", "fresh_key"]
 
-_FRESH = "fresh "  # prefix of a candidate in a fresh interpreter, which is another trial than a fork
 _HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
 _MIN_HANG_FACTOR = 2.0  # at least this times the slowest that passed since: trials lower down compile more
 _MIN_TIMED = 4  # trials that fail, and that pass, before their seconds say anything
 _TRIALS_PER_CHECK = 30  # new trials before known answers are checked again; most searches take fewer
+
+
+def fresh_key(plan: Plan) -> str:
+    """The key of a candidate in a fresh interpreter, which is another trial than a fork."""
+    return "fresh " + plan.key()
 
 
 class LabeledPlan(NamedTuple):
@@ -78,7 +82,11 @@ class TrialSearch:
 
     def run_fresh(self, plan: Plan = AS_WRITTEN, label: str = "as written") -> Outcome:
         """One trial in a fresh interpreter. It is run again each time."""
-        return self._replay_or_run(_FRESH + plan.key(), lambda: self.runner.run_fresh(plan), label, across_rungs=False)
+        return self._replay_or_run(fresh_key(plan), lambda: self.runner.run_fresh(plan), label, across_rungs=False)
+
+    def start_fresh(self, plans: Iterable[Plan]) -> None:
+        """Start the trials of `run_fresh` that no resumed search has made, side by side with what runs meanwhile."""
+        self.runner.start_fresh([plan for plan in plans if not self.log.has_recorded(fresh_key(plan))])
 
     def run_once(self, plan: Plan, label: str, across_rungs: bool = False) -> Outcome:
         """One trial. It is run again each time, unless `fill_idle_core` has run it already."""

@@ -160,6 +160,7 @@ def _end_recording(recorder: Recorder, started: float) -> None:
         if recorder.has_journal or (error is not None and is_of_job):
             recorder.record_kernels()
             recorder.record_collectives()
+            recorder.record_later_calls()
             recorder.record_exception(error)
             footer = run_footer(started, error, source=recorder.keeps_source)
             for frame in footer["stack"][-1:]:

@@ -26,6 +26,7 @@ from dynadiag.capture import breaks, caches, code_locations, exports, generated_
 from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
+from dynadiag.capture.later_calls import LaterCalls
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
 from dynadiag.capture.run_metadata import cell_namer
@@ -65,6 +66,7 @@ class Recorder(logging.Handler):
         self._program = getattr(sys.modules.get("__main__"), "__file__", None)  # Python deletes it at the end
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
+        self._later_calls = LaterCalls()
         self.objects = ObjectNumbers()
         self._reopened = 0
         self._released = False
@@ -183,6 +185,7 @@ class Recorder(logging.Handler):
                     self._modules.clear()
                     self._cache_lookups.clear()
                     self.collectives.reset()
+                    self._later_calls.forget_calls()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -243,6 +246,7 @@ class Recorder(logging.Handler):
         with contextlib.suppress(Exception):
             torch_exports.stop_listening_for_exports(self._on_export)
         self.collectives.stop()
+        self._later_calls.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
@@ -259,8 +263,30 @@ class Recorder(logging.Handler):
                     found |= {"modes": torch_private.dispatch_modes(), "callers": callers, "for_good": for_good}
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
+            self._count_later_calls(code, reason, found, emitter)
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
+
+    def _count_later_calls(self, code: CodeType, reason: str, found: dict[str, Any] | None, emitter: FrameType) -> None:
+        """Count the calls from now on of a compiled function that Dynamo leaves for good."""
+        is_for_good = found is not None and found.get("for_good", True)
+        if not (is_for_good or code_locations.is_left_while_tracing(reason)):
+            return
+        callback = torch_private.called_callback(emitter)
+        if callback is not None:
+            wrapped = torch_private.wrapped_callable(emitter)
+            named = code_locations.describe_code(code)
+            if wrapped is not None:
+                named = code_locations.describe_callable(wrapped, emitter)
+            self._later_calls.count_from_now(named, callback)
+
+    def record_later_calls(self) -> None:
+        """Append how often the compiled functions that torch left to Python were called from then on. Never raises."""
+        try:
+            for each in self._later_calls.counts() if self.has_journal else ():
+                self.append("later_calls", each, {})
+        except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
+            self._note_missed("later_calls", error, {})
 
     def _on_export(self, outcome: str) -> None:
         """Append that an export begins, or how it ended. Never raises."""

@@ -98,7 +98,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         type=common.positive_int("trials"),
         default=default_jobs(),
         metavar="N",
-        help="run up to N trials side by side (default: all cores but one)",
+        help="run up to N trials side by side (default: all cores but one, or two)",
     )
     parser.add_argument("--on", choices=["ray"], help="run the trials as tasks of Ray (pip install 'dynadiag[ray]')")
     parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")

@@ -52,7 +52,7 @@ class Measurer:
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
         seconds = [_timed_call(self._step) for _ in range(WARM_UP_CALLS)]
-        peaks = {"host": _memory_status("VmHWM") - before, "device": _device_peak()}
+        peaks = {"host": _growth_since(before), "device": _device_peak()}
         self._reset_peaks()
         return {"seconds": seconds, "memory": peaks, **_run_info()}
 
@@ -60,7 +60,7 @@ class Measurer:
         """Time warm calls for about ``seconds``: seconds per call of each block, and the peak memory so far (bytes)."""
         timer = benchmark.Timer("step()", globals={"step": self._step}, num_threads=torch.get_num_threads())
         times = timer.blocked_autorange(min_run_time=seconds).times
-        host = None if self._before_warm is None else _memory_status("VmHWM") - self._before_warm
+        host = None if self._before_warm is None else _growth_since(self._before_warm)
         return {"times": times, "memory": {"host": host, "device": _device_peak()}}
 
     def count(self) -> dict[str, Any]:
@@ -231,6 +231,11 @@ def _run_info() -> dict[str, Any]:
 
 def _device_peak() -> int | None:
     return torch.cuda.max_memory_allocated() if _on_gpu() else None
+
+
+def _growth_since(before: int) -> int:
+    """Bytes by which the peak lies above ``before``. Linux counts pages in batches: the peak can seem to lie below."""
+    return max(0, _memory_status("VmHWM") - before)
 
 
 def _memory_status(name: str) -> int:

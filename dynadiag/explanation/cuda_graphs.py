@@ -25,14 +25,23 @@ from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty
-from dynadiag.recording.records import Compile, Event, Node, Span
+from dynadiag.recording.records import Compile, Event, Guard, Span
 from dynadiag.recording.torch_text.reasons import (
     CUDA_GRAPH_RECORDED,
     read_cudagraph_reason,
     read_cudagraph_split,
 )
+from dynadiag.recording.torch_text.sources import input_names
 
-__all__ = ["CUDA_GRAPHS", "CUDA_GRAPH_EVENTS", "OVERWRITTEN", "CudaGraph", "cuda_graph_findings", "read_cuda_graphs"]
+__all__ = [
+    "CUDA_GRAPHS",
+    "CUDA_GRAPH_EVENTS",
+    "OVERWRITTEN",
+    "CudaGraph",
+    "cuda_graph_findings",
+    "read_cuda_graphs",
+    "with_input_names",
+]
 
 SKIP, AGAIN = "dynadiag_cuda_graph_skip", "dynadiag_cuda_graph_again"  # the kinds of the recorder's events
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
@@ -78,6 +87,27 @@ def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
     again = [_again(event, data) for event, data in event_data(recording, AGAIN)]
     split = [_split(event, data) for event, data in event_data(recording, SPLIT)]
     return (*dict.fromkeys(skipped), *dict.fromkeys(split), *_counted(again), *_recordings(recording))
+
+
+def with_input_names(
+    graphs: Iterable[CudaGraph], placeholders: Mapping[str, Sequence[str]], guards: Sequence[Guard]
+) -> tuple[CudaGraph, ...]:
+    """The graphs with inputs as the program writes them, where a compile's graph of Dynamo's has as many placeholders.
+
+    AOTAutograd keeps the order of the inputs that it neither adds nor takes away.
+    """
+    return tuple(
+        replace(each, inputs=_named(each, placeholders[each.compile_id], guards))
+        if each.inputs and len(placeholders.get(each.compile_id, ())) == each.of_inputs
+        else each
+        for each in graphs
+    )
+
+
+def _named(graph: CudaGraph, placeholders: Sequence[str], guards: Iterable[Guard]) -> tuple[tuple[str, int, Span], ...]:
+    sources = [each.source for each in guards if each.compile_id == graph.compile_id and each.source]
+    names = input_names(placeholders, sources)
+    return tuple((names[position], position, use) for _, position, use in graph.inputs)
 
 
 def _again(event: Event, data: Mapping[str, Any]) -> CudaGraph:
@@ -199,8 +229,11 @@ _CAUSES = {
 
 def _on_a_gpu(*programs: str) -> tuple[Trial, ...]:
     """The trials of a remedy: programs of the benchmark, on an H100."""
-    outcome = "gone, fewer launches"
-    return tuple(Trial(each, ("2.11",), outcome=outcome, by="benchmarks/cuda_graphs.py") for each in programs)
+    return tuple(_trial(each, "gone, fewer launches") for each in programs)
+
+
+def _trial(program: str, outcome: str) -> Trial:
+    return Trial(program, ("2.11",), outcome=outcome, by="benchmarks/cuda_graphs.py")
 
 
 def _remedy(key: str, kind: str, says: str, *programs: str) -> Remedy[CudaGraph]:
@@ -216,6 +249,8 @@ OVERWRITTEN: Remedy[Span] = Remedy(
     trials=_on_a_gpu("outputs that are kept"),
     usual=True,
 )
+
+_BY_MASK = ("aten.nonzero", "aten.index.Tensor", "aten.masked_select")  # operators whose size a mask decides
 
 CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
     _remedy(
@@ -236,13 +271,27 @@ CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
         "cuda_graph.device",
         "Move the tensor to the GPU before the call, or make it a buffer of the module.",
         lambda graph: slots_if(graph.kind in ("cpu", "split: cpu", "split: copy")),
-        trials=_on_a_gpu("a table on the CPU"),
+        trials=(*_on_a_gpu("a table on the CPU"), _trial("a bias on the CPU in split code", "gone, as many launches")),
         usual=True,
     ),
     _remedy(
         "tag",
         "split: unsafe",
         "Where the operator only launches work on the GPU, and waits for none: register it without the tag.",
+        "an operator with a tag",
+    ),
+    _remedy(
+        "where",
+        "split: branch",
+        "Compute both branches, and choose with `torch.where`.",
+        "a branch that a tensor decides",
+    ),
+    Remedy(
+        "cuda_graph.mask",
+        "Compute with all rows, and let `torch.where` choose by the mask: the size is then the same in each call.",
+        lambda graph: slots_if(graph.kind == "split: unbacked" and graph.value in _BY_MASK),
+        trials=_on_a_gpu("rows of a mask"),
+        usual=True,
     ),
     Remedy(
         "cuda_graph.copy",
@@ -263,10 +312,7 @@ CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
 
 
 def cuda_graph_findings(
-    graphs: Iterable[CudaGraph],
-    compiles: Iterable[Compile],
-    sources: Mapping[str, str],
-    nodes: Mapping[str, Sequence[Node]],
+    graphs: Iterable[CudaGraph], compiles: Iterable[Compile], sources: Mapping[str, str]
 ) -> list[Finding]:
     """Return one finding for each function that torch left without a CUDA graph, or recorded again, for one reason."""
     known = {each.compile_id: each for each in compiles}
@@ -276,16 +322,10 @@ def cuda_graph_findings(
             compile_ = known.get(graph.compile_id)
             of = None if compile_ is None else (compile_.file, compile_.function)
             groups[of, graph.what, graph.kind or graph.reason, graph.file, graph.line].append(graph)
-    found = []
-    for group in groups.values():
-        inputs = [each for each in nodes.get(group[0].compile_id, ()) if each.op == "placeholder"]
-        found.append(_finding(group, known.get(group[0].compile_id), sources, inputs))
-    return found
+    return [_finding(group, known.get(group[0].compile_id), sources) for group in groups.values()]
 
 
-def _finding(
-    group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str], inputs: Sequence[Node]
-) -> Finding:
+def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str]) -> Finding:
     graph = group[0]
     place = Span(graph.file, graph.line)
     if graph.file is None and compile_ is not None:
@@ -310,23 +350,20 @@ def _finding(
         places=(place,),
         compile_ids=tuple(dict.fromkeys(each.compile_id for each in group)) if compile_ is not None else (),
         advice=advise(CUDA_GRAPHS, graph),
-        evidence=tuple(_evidence(graph, inputs)),
+        evidence=tuple(_evidence(graph)),
         called=() if owner.is_user else tuple(frame for frame in stack if frame != entry),
         owner=owner.name,
         entry=None if entry is None else Span(entry.file, entry.line),
     )
 
 
-def _evidence(graph: CudaGraph, inputs: Sequence[Node]) -> Iterator[Fact]:
-    """How many graphs are left of split code, and the inputs that moved. Dynamo's names are used where it has as many.
-
-    AOTAutograd keeps the order of the inputs that it neither adds nor takes away.
-    """
+def _evidence(graph: CudaGraph) -> Iterator[Fact]:
+    """How many graphs are left of split code, and the inputs that moved."""
     if graph.graphs is not None:
-        yield Fact("left", f"{count(graph.graphs, 'CUDA graph')} around it; what is between them is launched by itself")
-    for name, position, use in graph.inputs[:_MOST_INPUTS]:
-        named = inputs[position].target if len(inputs) == graph.of_inputs else name
-        yield Fact("moved", f"`{named}`", use if use.file else None)
+        where = "beside it, which" if graph.graphs == 1 else "around it; what is between them"
+        yield Fact("left", f"{count(graph.graphs, 'CUDA graph')} {where} is launched by itself")
+    for name, _, use in graph.inputs[:_MOST_INPUTS]:
+        yield Fact("moved", f"`{name}`", use if use.file else None)
     if len(graph.inputs) > _MOST_INPUTS:
         yield Fact("and", f"{len(graph.inputs) - _MOST_INPUTS} more of {count(graph.of_inputs, 'input')}")
 

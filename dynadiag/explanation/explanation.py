@@ -5,13 +5,13 @@ It is a pure function of a recording. The renderers (text, JSON, the browser) ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
 from dynadiag.explanation.coverage import Coverage, read_coverage
-from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs
+from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs, with_input_names
 from dynadiag.explanation.exports import export_findings, read_exports
 from dynadiag.explanation.failures import failure_findings
 from dynadiag.explanation.findings import Finding, ranked
@@ -24,7 +24,13 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_end
 from dynadiag.explanation.run_records import RunRecords, compiled_within_ddp, method_classes, torch_objects
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs, read_warm_calls
-from dynadiag.explanation.skipped import read_modes, uncompiled_findings, with_operators
+from dynadiag.explanation.skipped import (
+    read_later_calls,
+    read_modes,
+    uncompiled_findings,
+    with_later_calls,
+    with_operators,
+)
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.explanation.timing import Timing, timing
 from dynadiag.explanation.values import ValueTable, read_values, value_findings
@@ -153,7 +159,7 @@ def explain(
     )
 
 
-def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable[Guard]) -> RunRecords:
+def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence[Guard]) -> RunRecords:
     """The records completed: with the names that the user wrote, causes of breaks, and guards in torch's words read."""
     breaks = group_breaks([registry.complete(item) for item in recording.breaks()])
     compiles = tuple(replace(item, function=original_name(item.function)) for item in recording.compiles())
@@ -172,6 +178,13 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
     values = read_values(recording)
     files |= {each.span.file for each in values.nodes} if values is not None else set()
     cuda_graphs = read_cuda_graphs(recording)
+    moved = {each.compile_id for each in cuda_graphs if each.inputs}
+    placeholders = {
+        each.compile_id: [node.target for node in recording.nodes(each.index) if node.op == "placeholder"]
+        for each in graphs
+        if _is_first(each, moved)
+    }
+    cuda_graphs = with_input_names(cuda_graphs, placeholders, guards)
     files |= {each.file for each in cuda_graphs}
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(
@@ -192,6 +205,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Iterable
         coverage=read_coverage(recording),
         end=end,
         modes=read_modes(recording),
+        later_calls=read_later_calls(recording),
         exports=exports,
         values=values,
         torch_objects=torch_objects(guards),
@@ -209,9 +223,9 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
-    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources, run.nodes)
+    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources)
     found += value_findings(run.values, run.sources)
-    return ranked(with_operators(found))
+    return ranked(with_later_calls(with_operators(found), run))
 
 
 def _recompile(item: Recompile) -> Recompile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from dynadiag.explanation.coverage import Coverage
 from dynadiag.explanation.cuda_graphs import CudaGraph
@@ -11,6 +12,7 @@ from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.runtime_cost import WarmCalls
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.explanation.values import ValueTable
+from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.json_values import list_or_empty
 from dynadiag.recording.records import (
     Break,
@@ -23,16 +25,33 @@ from dynadiag.recording.records import (
     Recompile,
     Run,
     SkippedFrame,
+    Span,
     Symbol,
 )
 from dynadiag.recording.torch_text.guards import guarded_class, is_class_of_torch
 
-__all__ = ["DDP", "Export", "RunRecords", "compiled_within_ddp", "method_classes", "torch_objects"]
+__all__ = [
+    "DDP",
+    "Export",
+    "FunctionKey",
+    "RunRecords",
+    "compiled_within_ddp",
+    "function_key",
+    "method_classes",
+    "torch_objects",
+]
+
+FunctionKey: TypeAlias = tuple[str | None, int | None, str]
 
 DDP = "DistributedDataParallel."  # with which the names of its methods begin
 
 _SELF_SOURCES = ("L['self']", "L['args'][0]")  # where a method that was wrapped has its object
 _TYPE_GUARDS = ("TYPE_MATCH", "ID_MATCH")  # guards that name the type of what they are on
+
+
+def function_key(file: str | None, line: int | None, function: str) -> FunctionKey:
+    """A function that torch names once with its class and once without."""
+    return (file, line, original_name(function).rpartition(".")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +109,8 @@ class RunRecords:
     ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
     there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
     ``torch_objects`` are the compiles and sources of objects of torch's own classes, ``within_ddp`` the compiles that
-    were begun in the forward of `DistributedDataParallel`, where that was compiled.
+    were begun in the forward of `DistributedDataParallel`, where that was compiled. ``later_calls`` counts the
+    calls of a compiled function after torch had left it to Python, by the line that calls.
     """
 
     run: Run
@@ -111,6 +131,7 @@ class RunRecords:
     values: ValueTable | None = None
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
+    later_calls: Mapping[FunctionKey, Mapping[Span, int]] = field(default_factory=dict)
     exports: Sequence[Export] = ()
     torch_objects: Collection[tuple[str, str]] = ()
     within_ddp: Collection[str] = ()

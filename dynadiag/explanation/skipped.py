@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dynadiag.explanation.blocks import is_last
 from dynadiag.explanation.coverage import FunctionCoverage, mostly_uncompiled, share_text
 from dynadiag.explanation.findings import Cost, Fact, Finding
-from dynadiag.explanation.formatting import list_some
+from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.identity import identity
-from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
+from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if, tried
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import read_frames
-from dynadiag.explanation.run_records import RunRecords, SkippedForMode
+from dynadiag.explanation.run_records import FunctionKey, RunRecords, SkippedForMode, function_key
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.code_origin import is_resume_function, is_torch_file, original_name
 from dynadiag.recording.json_values import int_or_none, list_or_empty
-from dynadiag.recording.records import GENERATOR, SkippedFrame, Span
+from dynadiag.recording.records import GENERATOR, NO_OPERATION, Compile, SkippedFrame, Span
 
-__all__ = ["read_modes", "uncompiled_findings", "with_operators"]
-
-_Key = tuple[str | None, int | None, str]
+__all__ = ["SKIPPED", "read_later_calls", "read_modes", "uncompiled_findings", "with_later_calls", "with_operators"]
 
 SKIPPED_FOR_MODE: Remedy[SkippedForMode] = Remedy(
     "skipped.mode",
@@ -38,6 +37,16 @@ SKIPPED_GENERATOR: Remedy[SkippedFrame] = Remedy(
     trials=(Trial("yields_each_step", ("2.13", "2.14", "2.15")),),
 )
 
+SKIPPED_WITHOUT_OPERATION: Remedy[SkippedFrame] = Remedy(
+    "skipped.no_operation",
+    "Decide in front of the call, outside of the compiled function, or let each call compute something: "
+    "`return x.clone()`.",
+    lambda frame: slots_if(frame.reason == NO_OPERATION),
+    trials=tried("returns_what_it_was_given"),
+)
+
+SKIPPED: tuple[Remedy[Any], ...] = (SKIPPED_FOR_MODE, SKIPPED_GENERATOR, SKIPPED_WITHOUT_OPERATION)
+
 
 def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
     """A finding for each function that was left, with the finding of ``before`` that tells why.
@@ -51,10 +60,10 @@ def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Fin
         item.severity != "note" and item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) for item in before
     )
     found = [_counted(each, run, before, told) for each in mostly]
-    for frame in {_key(each.file, each.line, each.function): each for each in run.skipped}.values():
+    for frame in {function_key(each.file, each.line, each.function): each for each in run.skipped}.values():
         if (frame.file, frame.line) in counted or _is_over(frame, run):
             continue
-        cause = told.get(_key(frame.file, frame.line, frame.function))
+        cause = told.get(function_key(frame.file, frame.line, frame.function))
         found.append(_finding(frame, run, cause, "note" if told_otherwise or cause is not None else "warning"))
     return tuple(found)
 
@@ -68,6 +77,51 @@ def read_modes(recording: ExplainedRecording) -> dict[tuple[str, int | None], Sk
             callers = tuple(read_frames(data.get("callers")))
             found.setdefault(key, SkippedForMode(tuple(map(str, modes)), callers, data.get("for_good") is not False))
     return found
+
+
+def read_later_calls(recording: ExplainedRecording) -> dict[FunctionKey, dict[Span, int]]:
+    """Read how often each line called a compiled function after torch had left it to Python."""
+    found = {}
+    for _, data in event_data(recording, "dynadiag_later_calls"):
+        calls = [each for each in list_or_empty(data.get("calls")) if isinstance(each, dict)]
+        key = function_key(str(data.get("file")), int_or_none(data.get("line")), str(data.get("function")))
+        found[key] = {
+            Span(str(each.get("file")), int_or_none(each.get("line"))): int_or_none(each.get("count")) or 0
+            for each in calls
+        }
+    return found
+
+
+def with_later_calls(found: Sequence[Finding], run: RunRecords) -> tuple[Finding, ...]:
+    """The findings; those that tell why a function was left have what that does to its later calls."""
+    after: dict[int, list[Fact]] = {}
+    for key, index in _explained_skips(run, found).items():
+        after.setdefault(index, []).extend(_aftermath(key, run, at_limit=found[index].rule == Rule.RECOMPILE_LIMIT))
+    return tuple(
+        replace(item, evidence=(*item.evidence, *dict.fromkeys(after[index]))) if index in after else item
+        for index, item in enumerate(found)
+    )
+
+
+def _aftermath(key: FunctionKey, run: RunRecords, *, at_limit: bool = False) -> Iterator[Fact]:
+    """What was compiled of a function before torch left it, and its calls from then on."""
+    own = [each for each in run.compiles if _is_of_function(each, key)]
+    is_left = [each.outcome == "skipped" for each in own]
+    ids = [each.compile_id for each in own if each.compile_id in run.compiled]
+    if ids and not at_limit and is_left == sorted(is_left):  # else `torch.compiler.reset` made torch forget it
+        yield Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")
+    calls = run.later_calls.get(key, {})
+    most = max(calls, key=calls.__getitem__, default=None)
+    if most is None:
+        return
+    made = sum(calls.values())
+    here = f", {calls[most]} of them here" if len(calls) > 1 else ""
+    ran = "of which those that fit nothing compiled ran in Python" if at_limit else "which ran in Python"
+    yield Fact("later", f"{count(made, 'call')}, {ran}{here}", most)
+
+
+def _is_of_function(each: Compile, key: FunctionKey) -> bool:
+    return function_key(each.file, each.line, each.function) == key
 
 
 def _is_over(frame: SkippedFrame, run: RunRecords) -> bool:
@@ -90,10 +144,7 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
         title = f"{frame.function} ran uncompiled in a call, as {modes}, a dispatch mode, was on"
         why = "torch skips a function that is called while a dispatch mode is on; calls without the mode are compiled"
     at = [] if call is None else [Fact("from", f"the call under {modes} on", Span(call.file, call.line))]
-    place = _key(frame.file, frame.line, frame.function)
-    ids = [each.compile_id for each in run.compiles if _key(each.file, each.line, each.function) == place]
-    unused = Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")
-    before = [unused] if ids and skip.for_good else []
+    after = _aftermath(function_key(frame.file, frame.line, frame.function), run) if skip.for_good else ()
     return Finding(
         rule=Rule.UNCOMPILED,
         id=None,
@@ -106,8 +157,17 @@ def _skipped_for_mode(frame: SkippedFrame, run: RunRecords, skip: SkippedForMode
         places=(span,),
         cost=Cost(functions_uncompiled=1),
         advice=advise((SKIPPED_FOR_MODE,), skip, torch=run.run.torch),
-        evidence=(Fact("why", why), *at, *before),
+        evidence=(Fact("why", why), *at, *after),
     )
+
+
+def _first_call(frame: SkippedFrame, run: RunRecords) -> Iterator[Fact]:
+    """The call in which torch left a function that it had begun to trace."""
+    key = function_key(frame.file, frame.line, frame.function)
+    for each in run.compiles:
+        if each.outcome == "skipped" and _is_of_function(each, key) and each.callers:
+            yield Fact("from", "this call on", Span(each.callers[-1].file, each.callers[-1].line))
+            return
 
 
 def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: str) -> Finding:
@@ -118,6 +178,12 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     if is_resume_function(frame.function):
         reason = f"what follows here, {reason}"
     title = reason.split(": ")[0].split(". ")[0]
+    after = tuple(_aftermath(function_key(frame.file, frame.line, frame.function), run)) if cause is None else ()
+    evidence = [] if reason == title else [Fact("why", reason)]
+    if frame.reason == NO_OPERATION and any(fact.label == "unused" for fact in after):
+        severity, title = "warning", f"{function} stays uncompiled: a call of it had no tensor operation"
+        why = "torch marks the code of a function that has nothing to compile in a call, and leaves it to Python"
+        evidence = [Fact("why", why), *_first_call(frame, run)]
     return Finding(
         rule=Rule.UNCOMPILED,
         id=None,
@@ -130,8 +196,10 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
         caused_by=cause,
         places=(span,),
         cost=Cost(functions_uncompiled=1),
-        advice=advise((SKIPPED_GENERATOR,), frame, torch=run.run.torch) if severity != "note" else (),
-        evidence=() if reason == title else (Fact("why", reason),),
+        advice=advise((SKIPPED_GENERATOR, SKIPPED_WITHOUT_OPERATION), frame, torch=run.run.torch)
+        if severity != "note"
+        else (),
+        evidence=(*evidence, *after),
     )
 
 
@@ -147,7 +215,9 @@ def with_operators(found: Sequence[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def _counted(each: FunctionCoverage, run: RunRecords, before: Sequence[Finding], told: dict[_Key, int]) -> Finding:
+def _counted(
+    each: FunctionCoverage, run: RunRecords, before: Sequence[Finding], told: dict[FunctionKey, int]
+) -> Finding:
     """The finding of a function that ran mostly uncompiled: an aside, if torch's own beside functions of the user's."""
     users = run.coverage is not None and any(not _is_torchs(item) for item in run.coverage.by_function)
     span = Span(each.file, each.line)
@@ -183,7 +253,7 @@ def _is_of(item: Finding, each: FunctionCoverage) -> bool:
     )
 
 
-def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, int]:
+def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[FunctionKey, int]:
     """The finding that tells why a function was left: the break that it met, or its recompiles up to the limit."""
     met = {
         id_: index if item.caused_by is None else item.caused_by
@@ -192,16 +262,11 @@ def _explained_skips(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, i
         for id_ in item.compile_ids
     }
     told = {
-        _key(each.file, each.line, each.function): met[each.compile_id]
+        function_key(each.file, each.line, each.function): met[each.compile_id]
         for each in run.compiles
         if each.outcome == "skipped" and each.compile_id in met
     }
     for index, item in enumerate(before):
         if item.rule == Rule.RECOMPILE_LIMIT:
-            told[_key(item.span.file, item.span.line, item.function)] = index
+            told[function_key(item.span.file, item.span.line, item.function)] = index
     return told
-
-
-def _key(file: str | None, line: int | None, function: str) -> _Key:
-    """A function that torch names once with its class and once without."""
-    return (file, line, original_name(function).rpartition(".")[2])

@@ -44,7 +44,7 @@ class Candidate:
     another result, so the proof looks at these without them. ``for_whole_graphs`` is for a change that needs a function
     without breaks: between graphs Python has the number. ``leaves_out_condition``: a branch on a
     tensor is gone, with the operator that it asks. ``moved_out`` are the operators that run in front of the compiled
-    part now, at each call.
+    part now, at each call, or that Python runs within an operator of the graph.
     """
 
     title: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from dynadiag.explanation.formatting import count
 from dynadiag.fixes.candidate import Candidate, Refusal, Rewrite, Sources
 from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.fix_report import Evidence, RegionEntry, Rejected
@@ -160,7 +161,9 @@ class _Search:
             outside = problem.from_outside
             found += [each for rewrite in CATALOGUE for each in self._candidates(rewrite, outside)]
         known = known_titles(self._project, problem)
-        found.sort(key=lambda each: each.title not in known)  # what was proved there before is tried first
+        in_library = problem.file is not None and is_library(problem.file)
+        # What was proved there before is tried first. A setting for the whole program comes last in a library.
+        found.sort(key=lambda each: (in_library and getattr(each, "kind", "") == "config", each.title not in known))
         for each in found:
             self.prover.conditions += each.conditions if isinstance(each, Candidate) else ()
         return Cause(problem, found, frozenset(key for rewrite, _ in made for key in rewrite.remedies))
@@ -191,9 +194,10 @@ class _Search:
             yield Refusal(rewrite.name, f"a fault of dynadiag, please report it: {type(error).__name__}: {error}")
 
     def _message_causes(self) -> None:
-        kinds = [cause.problem.kind for cause in self._causes]
         number = sum(isinstance(each, Candidate) for cause in self._causes for each in cause.untried)
-        self.message(f"{kinds.count('break')} breaks, {kinds.count('recompile')} recompiles: {number} changes to try")
+        run = self.prover.unchanged.recorded.summary
+        met = f"{count(run.breaks, 'break')} and {count(run.recompiles, 'recompile')}"
+        self.message(f"{met} of {count(len(self._causes), 'cause')}: {count(number, 'change')} to try")
 
     def _add_kind(self, kind: str) -> None:
         """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""

@@ -15,7 +15,7 @@ from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.kernel_codegen import label_nodes
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import OwnTrialStarted
-from dynadiag.trial.executors import LocalFork
+from dynadiag.trial.executors import LocalFork, run_side_by_side
 from dynadiag.trial.graph_call import GraphCall, compile_and_call
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -76,6 +76,13 @@ class CandidateTrials:
         """Compile and call a graph in a trial. ``record`` are further kinds of events to report."""
         plan = replace(self.plan, record=(*self.plan.record, *record))
         return self._run(self._calling(module, inputs, compile_settings), plan)
+
+    def run_graphs(
+        self, cases: Sequence[tuple[GraphModule, list[Any]]], compile_settings: CompileSettings
+    ) -> list[Outcome]:
+        """Compile and call several graphs, each in a trial, side by side. Not in a process that cannot fork."""
+        forks = [LocalFork(self._calling(module, inputs, compile_settings)) for module, inputs in cases]
+        return run_side_by_side(forks, self.plan, self.limits)
 
     def passes_uncompiled(self, module: GraphModule, inputs: Sequence[Any], compile_settings: CompileSettings) -> bool:
         """Whether the same call passes uncompiled. Where results are compared, the trial itself has made that call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,16 +26,19 @@ from dynadiag.minify.reduction_task import (
     FAILED_LOWERING,
     GRAPH_CALLS,
     INDUCTOR_RANDOM,
+    KERNEL_REACHED,
     LOWERING_STARTED,
+    PASSES_AT_KERNEL,
     ReductionTask,
 )
 from dynadiag.minify.torch_settings import TorchSnapshot
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import trial as trial_private
-from dynadiag.torch_private.kernel_codegen import labelled_names
+from dynadiag.torch_private.kernel_codegen import labelled_names, wrap_kernel_compile
 from dynadiag.torch_private.pattern_registrations import track_patterns
 from dynadiag.trial.accuracy import call_and_compare
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.events import TrialEnded, run_facts
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.rank import this_rank
 from dynadiag.trial.signature import signature_of
@@ -65,6 +69,7 @@ def install() -> None:
     trial_private.wrap_call_user_compiler(_call_user_compiler)
     torch_private.wrap_run_backward(_run_backward)
     torch_private.wrap_run_node(_report_lowering, _report_failed_lowering)
+    wrap_kernel_compile(_report_kernel)
     torch_private.track_libraries()
     track_patterns()
     TRIAL.on_start(_start)
@@ -80,6 +85,15 @@ def _report_failed_lowering(node: Any) -> None:
     """Report the nodes of the graph from which an operator came whose lowering failed."""
     for name in labelled_names(node) if FAILED_LOWERING in TRIAL.plan.record else ():
         TRIAL.send(Decision(FAILED_LOWERING, name, name))
+
+
+def _report_kernel() -> None:
+    """Report the first kernel, or end the trial there: to compile it takes most of the time of a small graph."""
+    if KERNEL_REACHED in TRIAL.plan.record and TRIAL.occurrence(KERNEL_REACHED, "") == 0:
+        TRIAL.send(Decision(KERNEL_REACHED, KERNEL_REACHED, KERNEL_REACHED))
+    if PASSES_AT_KERNEL in TRIAL.plan.record:
+        TRIAL.send(TrialEnded(None, run_facts()))
+        os._exit(0)
 
 
 def _start() -> None:

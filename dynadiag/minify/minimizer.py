@@ -19,7 +19,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.other_failures import look_for_other_failures
-from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
+from dynadiag.minify.proof import ReproBisection, ReproTrialLog, prove, with_culprits
 from dynadiag.minify.reduction_task import (
     GRAPH_CALLS,
     CandidateTried,
@@ -237,11 +237,10 @@ class _Minimizer:
             file = Path(folder, output.name if output.suffix == ".py" else f"{output.name}.py")
             file.write_text(result.text)
             program, rows = Program(str(file)), ReproTrialLog(self.search.log, result.text)
+            bisection = ReproBisection(self.search, program, rows) if result.level == "graph" else None
             try:
-                result = prove(self.search, program, rows, result, rungs)
-                if not result.proved or result.level == "source":
-                    return result
-                return bisect_repro(self.search, program, rows.for_next_search(), result)
+                result = prove(self.search, program, rows, result, rungs, bisection)
+                return with_culprits(result, bisection.run()) if result.proved and bisection is not None else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 
@@ -287,6 +286,7 @@ class _Minimizer:
             tolerance=self.request.options.tolerance,
             repeat=self.request.options.repeat,
             memo=str(file),
+            jobs=self.search.runner.jobs,
             passes=tuple(rung for rung, status in located.rungs.items() if status == "pass"),
         )
 

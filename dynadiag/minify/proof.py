@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dynadiag.bisection.bisector import HOOKS, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
-from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.bisection.trial_search import TrialSearch, fresh_key
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.failure_match import reproduces
 from dynadiag.minify.minify_result import MinifyResult, culprit_names
@@ -30,7 +30,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
 
-__all__ = ["ReproTrialLog", "bisect_repro", "prove"]
+__all__ = ["ReproBisection", "ReproTrialLog", "prove", "with_culprits"]
 
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
@@ -75,28 +75,39 @@ class ReproTrialLog(TrialLog):
         self._log.add(self._prefix + candidate, outcome, status, f"the repro: {label}")
         self.count, self._seen[candidate] = self._log.count, outcome
 
-    def for_next_search(self) -> ReproTrialLog:
-        """A log for the next search on the same text: it knows the outcomes of this one."""
-        return ReproTrialLog(self._log, self._text, self._seen)
+    def for_next_search(self, known: Mapping[str, Outcome]) -> ReproTrialLog:
+        """A log for the next search on the same text: it knows these outcomes and those of this one."""
+        return ReproTrialLog(self._log, self._text, {**known, **self._seen})
 
 
 def prove(
-    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+    search: TrialSearch,
+    program: Program,
+    rows: ReproTrialLog,
+    result: MinifyResult,
+    rungs: Mapping[str, str],
+    bisection: ReproBisection | None = None,
 ) -> MinifyResult:
     """Run the repro, and add the proof to the result.
 
     ``program`` is the repro as a file, ``rows`` logs its trials. ``rungs`` is the status of the user's program at each
     rung: at a rung below the failing one, the repro has to pass unless the program itself fails there.
-    A proof for which the search has no time left is none.
+    A proof for which the search has no time left is none. With a ``bisection`` both fresh processes start at once
+    where trials may run side by side, and it runs before they are waited for.
     """
     try:
-        return _prove(search, program, rows, result, rungs)
+        return _prove(search, program, rows, result, rungs, bisection)
     except SearchStoppedError as stop:
         return replace(result, notes=(*result.notes, f"the proof was not ended: {stop}"))
 
 
 def _prove(
-    search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult, rungs: Mapping[str, str]
+    search: TrialSearch,
+    program: Program,
+    rows: ReproTrialLog,
+    result: MinifyResult,
+    rungs: Mapping[str, str],
+    bisection: ReproBisection | None,
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
@@ -110,12 +121,20 @@ def _prove(
         control = _control(search, program) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
+        below = {rung: Plan(rung=rung, caches=False) for rung in _rungs_below(result.rung)}
+        at_once = forks.has_forks and search.runner.jobs > 1 and search.budget.seconds is None
+        if bisection and control is None and at_once:
+            fresh_search.start_fresh([AS_WRITTEN, below["uncompiled"]])
+            for rung in list(below)[1:]:
+                fork_search.run(below[rung], f"at {rung}")
+            shown = fork_search.run(AS_WRITTEN, "as written, forked")
+            if same(shown.signature, expected):
+                bisection.run(shown)
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
         proved, printed = same(outcome.signature, expected), outcome.tail
         how = _how_it_reproduces(outcome, control) if proved else _how_it_ends(outcome)
         words = [f"in a fresh process with fresh caches it {how}"]
-        for rung in _rungs_below(result.rung) if proved else ():
-            plan = Plan(rung=rung, caches=False)
+        for rung, plan in below.items() if proved else ():
             at = fresh_search.run_fresh(plan, rung) if rung == "uncompiled" else fork_search.run(plan, f"at {rung}")
             may_fail = rungs.get(rung) == "different"  # one culprit: the program fails there too, with another error
             proved = proved and (at.passed or may_fail)
@@ -184,12 +203,10 @@ def _how_it_ends(outcome: Outcome) -> str:
     return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"
 
 
-def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, result: MinifyResult) -> MinifyResult:
-    """Bisect the repro, and add the culprits to the result and to the header of its text.
-
-    ``program`` is the repro as a file. If nothing is found in time, or trials cannot be forked, a note says so.
+def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:
+    """The result of a repro with the culprits of its bisection, which its header names too. If there are none, a
+    note says so.
     """
-    verdict = _verdict(search, program, rows)
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
     operators = tuple(f"{culprit.name} " for culprit in verdict.culprits if culprit.group == "operator")
@@ -200,8 +217,27 @@ def bisect_repro(search: TrialSearch, program: Program, rows: ReproTrialLog, res
     return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *broken))))
 
 
+@dataclass(slots=True)
+class ReproBisection:
+    """Bisects a repro once: while its proof runs, or after it. ``program`` is the repro as a file."""
+
+    search: TrialSearch
+    program: Program
+    rows: ReproTrialLog
+    _made: list[Verdict | None] = field(default_factory=list)
+
+    def run(self, shown: Outcome | None = None) -> Verdict | None:
+        """The verdict; None if it takes too long, as it would in fresh interpreters.
+
+        ``shown`` is how the repro fails in a fork, where no fresh interpreter has told it yet.
+        """
+        if not self._made:
+            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown, AS_WRITTEN.key(): shown}
+            self._made.append(_verdict(self.search, self.program, self.rows.for_next_search(known)))
+        return self._made[0]
+
+
 def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verdict | None:
-    """The verdict of the bisection; None if it takes too long, as it would in fresh interpreters."""
     with search.runner.for_program(program) as runner:
         if not runner.has_forks:
             return None

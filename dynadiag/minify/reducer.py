@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,9 @@ from dynadiag.minify.failure_match import (
 from dynadiag.minify.missing_eager_error import reduce_missing_eager_error
 from dynadiag.minify.reduction_task import (
     FAILED_LOWERING,
+    KERNEL_REACHED,
     LOWERING_STARTED,
+    PASSES_AT_KERNEL,
     CandidateTried,
     GraphCaptured,
     InputsKept,
@@ -37,13 +39,14 @@ from dynadiag.minify.reduction_task import (
     ReductionTask,
     ReproWritten,
 )
-from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep
+from dynadiag.minify.suspects import nodes_to_try, outcome_to_keep, reaches_kernel
 from dynadiag.minify.torch_settings import ASSUME_STATIC, changed_settings, use_fake_process_groups
 from dynadiag.minify.write_repro import WriterInput, WrittenRepro, write_repro
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private.capture import inductor_options
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note
+from dynadiag.trial.fork_server import parallel_forks
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
 from dynadiag.trial.signature import Signature
@@ -59,6 +62,7 @@ from minifier.vmap_folding import fold_vmaps
 
 __all__ = ["reduce_and_exit"]
 
+_MAX_WIDTH = 4  # a size takes up to four values before the next one is tried: more candidates at once are in vain
 _SLACK, _FACTOR = 60.0, 10.0  # for the time limit of a candidate: a busy machine slows a compile tenfold
 
 
@@ -106,7 +110,7 @@ class _Reducer:
         self._compile_settings = CompileSettings((), {})
         self._reference = task.reference
         self._memory_corruption = task.accuracy and task.reference.kind == "signal"  # a candidate may crash or be wrong
-        self._last_outcome: Outcome | None = None
+        self._outcomes: list[Outcome] = []  # of the candidates that were asked for last
         self._replayed = 0  # outcomes that came from the memo or from an earlier search
         earlier = json.loads(Path(task.memo).read_text()) if task.memo else {}
         self._memo: dict[str, bool] = {key: record["status"] == "same" for key, record in earlier.items()}
@@ -182,8 +186,8 @@ class _Reducer:
             if key in self._memo:
                 return self._memo[key]
             self._memo[key] = failed = self._fails(candidate, values)
-            if self._last_outcome is not None:
-                self._send_candidate(key, "raising", _count_operations(candidate), self._last_outcome, failed)
+            for outcome in self._outcomes:
+                self._send_candidate(key, "raising", _count_operations(candidate), outcome, failed)
             return failed
 
         small, values = reduce_missing_eager_error(module, inputs, fails)
@@ -220,6 +224,7 @@ class _Reducer:
         Returns the outcome of that trial, or None.
         """
         options = inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
+        record = (INTERMEDIATES, LOWERING_STARTED, KERNEL_REACHED)
         for dynamic, earlier in self._call_modes(inputs):
             around = CompileSettings(
                 self._settings,
@@ -232,7 +237,7 @@ class _Reducer:
             outcome = self._cached_trial(
                 f"whole {dynamic}{' earlier' if earlier else ''} {self._key(module, inputs)}",
                 ("whole", _count_operations(module)),
-                partial(self._trials.run_graph, module, inputs, around, (INTERMEDIATES, LOWERING_STARTED)),
+                partial(self._trials.run_graph, module, inputs, around, record),
                 self._matcher(same_failure_standalone),
             )
             if self._matcher(same_failure_standalone)(outcome.signature, self._task.reference):
@@ -241,6 +246,9 @@ class _Reducer:
                     return None
                 self._compile_settings = around
                 self._trials.limits = replace(self._trials.limits, seconds=self._time_limit(outcome.seconds))
+                if self._task.phase == "compile" and not self._task.accuracy and not reaches_kernel(outcome):
+                    plan = self._trials.plan
+                    self._trials.plan = replace(plan, record=(*plan.record, PASSES_AT_KERNEL))
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
@@ -287,15 +295,35 @@ class _Reducer:
             votes=self._task.repeat,
             memo=self._memo,
             progress=self._progress,
+            fails_each=self._fails_each,
+            width=self._width(),
         )
         self._replayed += reduction.cached
         return reduction.graph_module, reduction.inputs, reduction.minimal and not self._stopped
 
+    def _width(self) -> int:
+        """How many candidates are tried side by side. A process that cannot fork tries one at a time."""
+        if self._trials.answers is not None:
+            return 1
+        return min(_MAX_WIDTH, parallel_forks(os.getpid(), self._task.memory, self._task.jobs))
+
     def _fails(self, module: GraphModule, inputs: list[Any]) -> bool:
+        self._outcomes = []
         if self._stopped:
             return False
-        self._last_outcome = self._trials.run_graph(module, inputs, self._compile_settings)
-        return self._same(self._last_outcome) and self._trials.passes_uncompiled(module, inputs, self._compile_settings)
+        self._outcomes = [self._trials.run_graph(module, inputs, self._compile_settings)]
+        return self._is_smaller_case(self._outcomes[0], module, inputs)
+
+    def _fails_each(self, cases: Sequence[tuple[GraphModule, list[Any]]]) -> list[bool]:
+        self._outcomes = []
+        if self._stopped:
+            return [False] * len(cases)
+        self._outcomes = self._trials.run_graphs(cases, self._compile_settings)
+        return [self._is_smaller_case(each, *case) for each, case in zip(self._outcomes, cases, strict=True)]
+
+    def _is_smaller_case(self, outcome: Outcome, module: GraphModule, inputs: list[Any]) -> bool:
+        """Whether a candidate fails in the same way, and only where it is compiled."""
+        return self._same(outcome) and self._trials.passes_uncompiled(module, inputs, self._compile_settings)
 
     def _same(self, outcome: Outcome) -> bool:
         return self._matcher(same_failure_in_part)(outcome.signature, self._reference)
@@ -305,8 +333,8 @@ class _Reducer:
         return partial(matches_memory_corruption, likeness) if self._memory_corruption else likeness
 
     def _progress(self, progress: ReductionProgress) -> None:
-        outcome, self._last_outcome = self._last_outcome, None
-        if outcome is not None:
+        if not progress.known and self._outcomes:
+            outcome = self._outcomes.pop(0)
             extra = {"best": progress.best, "cached": progress.hits, "seconds_left": progress.seconds_left}
             self._send_candidate(progress.key, progress.stage, progress.size, outcome, progress.failed, **extra)
 

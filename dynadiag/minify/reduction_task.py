@@ -16,7 +16,9 @@ __all__ = [
     "FAILED_LOWERING",
     "GRAPH_CALLS",
     "INDUCTOR_RANDOM",
+    "KERNEL_REACHED",
     "LOWERING_STARTED",
+    "PASSES_AT_KERNEL",
     "CandidateTried",
     "GraphCaptured",
     "InputsKept",
@@ -32,6 +34,8 @@ COMPARED_GRAPH_CALLS = "compared call"  # as GRAPH_CALLS, and each call is compa
 INDUCTOR_RANDOM = "own random numbers"  # in addition: Inductor draws its own random numbers, so values are not compared
 FAILED_LOWERING = "origin"  # the nodes of the graph from which an operator came whose lowering failed
 LOWERING_STARTED = "begun"  # the same nodes for each operator, before it is lowered; their names are joined by spaces
+KERNEL_REACHED = "kernel reached"  # the first kernel is given to the C++ compiler or to Triton
+PASSES_AT_KERNEL = "passes at a kernel"  # in place of that, the trial ends, as one that passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ReductionTask:
     passes: tuple[str, ...] = ()  # the rungs at which the program does not fail
     own_numbers: bool = False
     plain_inputs: bool = True
+    jobs: int = 1  # candidates that may run side by side
 
     def is_at(self, graph: int, call: int, rank: int | None) -> bool:
         """Whether this is the call: of a job's ranks that of the one that fails."""

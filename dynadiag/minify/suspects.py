@@ -1,22 +1,28 @@
-"""The nodes that a failure points to. The reduction of a graph tries them first."""
+"""What the trial of the whole graph tells its reduction: the nodes to try first, and how far a candidate has to run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dynadiag.minify.reduction_task import FAILED_LOWERING, LOWERING_STARTED
+from dynadiag.minify.reduction_task import FAILED_LOWERING, KERNEL_REACHED, LOWERING_STARTED
 from dynadiag.trial.outcome import Outcome
 
-__all__ = ["nodes_to_try", "outcome_to_keep"]
+__all__ = ["nodes_to_try", "outcome_to_keep", "reaches_kernel"]
 
+_KEPT = (FAILED_LOWERING, KERNEL_REACHED)
 _MAX_SINGLE_SUSPECTS = 3  # with more suspects than this, all are first tried together
 
 
 def outcome_to_keep(outcome: Outcome) -> Outcome:
-    """The part of an outcome that the trial log keeps, with the points that name suspects for a resumed search."""
+    """The part of an outcome that the trial log keeps, with the points that a resumed search needs."""
     begun = [point for point in outcome.points if point.group == LOWERING_STARTED]
-    pointing = (*(point for point in outcome.points if point.group == FAILED_LOWERING), *begun[-1:])
+    pointing = (*(point for point in outcome.points if point.group in _KEPT), *begun[-1:])
     return replace(outcome, points=pointing, tail=outcome.tail[-1000:])
+
+
+def reaches_kernel(outcome: Outcome) -> bool:
+    """Whether the source of a kernel was compiled before the failure. If not, a candidate that gets so far passes."""
+    return any(point.group == KERNEL_REACHED for point in outcome.points)
 
 
 def nodes_to_try(outcome: Outcome) -> list[list[str]]:

@@ -2,7 +2,9 @@
 
 Each value that compiled code stored or returned belongs to a node of the graph. The graph runs uncompiled from what
 compiled code stored before: at each such node the stored value takes the place of the computed one, once the two are
-compared. So a kernel answers for its own error only, and a fault is told where it happens, not where it shows.
+compared. So a kernel answers for its own error only, and a fault is told where it happens, not where it shows. What is
+near to a run that is uncompiled from its start is right: unless the graph draws random numbers or writes to memory,
+only what lies between the other stored values and those before them runs.
 
 The graph runs so in its own types; where a stored value is not near to that, in float64; and, where that leaves doubt,
 with random rounding in every operator (`dynadiag.trial.fp64_oracle`). A stored value is wrong where it is further from
@@ -22,7 +24,7 @@ import contextlib
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,11 +32,11 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of, mutates
-from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, largest_of
+from dynadiag.node_values.summary import LayoutInterpreter, blocks, distance, is_summarized, largest_of
 from dynadiag.torch_private.trial import compile_in_this_process
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
 from dynadiag.trial.fp64_oracle import beyond_rounding
-from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
+from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_state, set_random_state, tensors_in
 from dynadiag.trial.rounding import StochasticRounding
 
 _MAX_SAMPLES = 16  # runs with random rounding
@@ -81,9 +83,12 @@ def agrees(own: torch.Tensor, stored: torch.Tensor) -> bool:
 
 def _is_near(own: torch.Tensor, stored: torch.Tensor, tolerance: tuple[float, float]) -> bool:
     rtol, atol = tolerance
-    if own.is_floating_point() and own.numel() and largest_of(stored - own) <= atol:
-        return True  # `isclose` takes ten times as long
-    return bool(torch.isclose(stored, own, rtol, atol, equal_nan=True).all())
+    for mine, theirs in zip(blocks(own), blocks(stored), strict=True):
+        if own.is_floating_point() and own.numel() and largest_of(theirs - mine) <= atol:
+            continue  # `isclose` takes ten times as long
+        if not torch.isclose(theirs, mine, rtol, atol, equal_nan=True).all():
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,24 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
     is_wrong = any(judgement.wrong for judgement in made.values())
     values = run(contextlib.nullcontext(), _FILL_OWN, keep=True).env if is_wrong else {}
     return Judgements(near | made, {node.name: value for node, value in values.items()})
+
+
+def judge_apart(
+    module: GraphModule,
+    inputs: tuple[Any, ...],
+    stored: Mapping[str, StoredValue],
+    own: Mapping[str, torch.Tensor],
+    apart: Container[str],
+    state: Any,
+) -> Judgements:
+    """Judge the stored values that are ``apart`` from ``own``, those of an uncompiled run.
+
+    The graph neither draws random numbers nor writes to memory. It runs from the stored values before these.
+    """
+    stored = {name: each for name, each in stored.items() if name in own and _is_alike(own[name], each.value)}
+    last = [node for node in module.graph.nodes if node.name in stored and node.name in apart]
+    given = dict(zip((node.name for node in module.graph.find_nodes(op="placeholder")), inputs, strict=True))
+    return judge(*_part(module, _between(last, stored), {**given, **own}), stored, state)
 
 
 def _continued(stored: Mapping[str, StoredValue]) -> set[str]:
@@ -259,6 +282,9 @@ class _SyncedRun(LayoutInterpreter):
     def run_node(self, n: Node) -> Any:
         if not n.op.startswith("call_"):
             value = super().run_node(n)
+            if (stored := self._stored.get(n.name)) is not None:
+                self.eps[n.name] = _eps(value)
+                value = torch.empty_like(value).copy_(stored.value)
             self._inputs |= {memory_of(each) for each in tensors_in(value)} if n.op == "placeholder" else set()
             return self._copied(value) if n.op == "get_attr" and isinstance(value, torch.Tensor) else value
         read = self.tensors_read(n)
@@ -267,7 +293,7 @@ class _SyncedRun(LayoutInterpreter):
         self.eps[n.name] = _eps(value)
         if is_uninitialized(n) and isinstance(value, torch.Tensor):
             return value.fill_(self._fill if value.is_floating_point() else 0)
-        depends = not _is_state(before) or any(memory_of(each) in self._random for each in read)
+        depends = not has_random_state(before) or any(memory_of(each) in self._random for each in read)
         if depends:
             written = [*tensors_in(value), *(read[:1] if is_mutating(n) else ())]
             self._random |= {memory_of(each): each for each in written}
@@ -289,12 +315,6 @@ class _SyncedRun(LayoutInterpreter):
             value.copy_(stored)
             self._random.pop(memory_of(value), None)
         return value
-
-
-def _is_state(before: Any) -> bool:
-    """Whether the random number generators are in the state ``before``: no number was drawn since."""
-    now = random_state()
-    return torch.equal(before[0], now[0]) and all(map(torch.equal, before[1], now[1]))
 
 
 def _is_alike(value: Any, stored: torch.Tensor) -> bool:
@@ -330,7 +350,7 @@ def wrong_within(
     writes to its input, or if none is wrong once compiled so. Raises what the compiler raises.
     """
     last = next(node for node in module.graph.nodes if node.name == wrong)
-    inside = _between(last, stored, values)
+    inside = _between([last], {*stored, *(node.name for node in module.graph.nodes if node.name not in values)})
     if len(inside) < 2 or len(inside) > _MAX_NODES or any(_is_written(node) for node in inside):
         return None
     part, inputs = _part(module, inside, values)
@@ -346,15 +366,15 @@ def wrong_within(
     return None if first is None else (first, compiled[first].value)
 
 
-def _between(last: Node, stored: Mapping[str, StoredValue], values: Mapping[str, Any]) -> list[Node]:
-    """The nodes that a stored one is computed of since earlier stored ones, itself last, in the order of the graph."""
-    found, waiting = {last}, [last]
+def _between(last: Sequence[Node], known: Container[str]) -> list[Node]:
+    """The nodes that ``last`` are computed of since those that are ``known``, and these, in the order of the graph."""
+    found, waiting = set(last), list(last)
     while waiting:
         for node in waiting.pop().all_input_nodes:
-            if node.op.startswith("call_") and node.name not in stored and node not in found and node.name in values:
+            if node.op.startswith("call_") and node.name not in known and node not in found:
                 found.add(node)
                 waiting.append(node)
-    return [node for node in last.graph.nodes if node in found]
+    return sorted(found)
 
 
 def _is_written(node: Node) -> bool:
@@ -368,11 +388,11 @@ def _part(module: GraphModule, inside: list[Node], values: Mapping[str, Any]) ->
     graph, copies, inputs = Graph(), dict[Node, Node](), list[Any]()
     outside = dict.fromkeys(node for each in inside for node in each.all_input_nodes if node not in inside)
     for node in outside:
-        value = values[node.name]
-        if isinstance(value, GraphModule):
+        if node.op == "get_attr":
             copies[node] = graph.get_attr(str(node.target))
         else:
             copies[node] = graph.placeholder(node.name)
+            value = values[node.name]
             inputs.append(value.detach() if isinstance(value, torch.Tensor) else value)
     for node in inside:
         copies[node] = graph.node_copy(node, lambda each: copies[each])

@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
-from dynadiag.node_values.product_rows import ROWS, ProductRows, product_rows
+from dynadiag.node_values.product_sample import COLUMNS, ROWS, ProductSample, product_sample
 from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of, twin_of
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
@@ -103,13 +103,11 @@ class NodeRun(LayoutInterpreter):
             return self._keep(n, value, before)
         return self._keep(n, value, before, state)
 
-    def _in_float64(self, n: Node, before: Any, state: Any, rows: ProductRows | None) -> torch.Tensor | None:
-        """The node's value in float64, on its inputs as they were, or its rows. None if it does not run so."""
+    def _in_float64(self, n: Node, before: Any, state: Any, sample: ProductSample | None) -> torch.Tensor | None:
+        """The node's value in float64, on its inputs as they were, or its sample. None if it does not run so."""
 
         def widened(source: Node) -> Any:
-            if rows is not None and source in rows.sources:
-                return _in_float64(rows.of(self.env[source]))
-            return self._widened(source)
+            return self._widened(source) if sample is None else _in_float64(sample.of_operand(source, self.env[source]))
 
         after = random_state()
         set_random_state(state)
@@ -156,12 +154,14 @@ class NodeRun(LayoutInterpreter):
         described = summary_of(value)
         is_finite = not (described["nan"] or described["inf"])
         is_sampled = state is not None and before is None and is_finite
-        rows = product_rows(n, _name_of(n), value, self.env) if is_sampled else None
-        wide = self._in_float64(n, before, state, rows) if state is not None else None
-        off = distance(value if rows is None else rows.of(value), wide) if wide is not None else None
+        sample = product_sample(n, _name_of(n), value, self.env) if is_sampled else None
+        wide = self._in_float64(n, before, state, sample) if state is not None else None
+        off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
         node = {"node": n.name, "op": _operator_of(n), "inputs": self._input_names(n), **described, "off_float64": off}
-        if rows is not None:
-            self.notes[f"of a large product in float32 only {ROWS} rows are compared with float64"] = None
+        if sample is not None:
+            self.notes[f"of a large product in float32 {ROWS} rows and {COLUMNS} columns are compared with float64"] = (
+                None
+            )
         elif wide is not None and wide.shape == value.shape:
             node["float64"] = twin_of(wide)
         if n.stack_trace:

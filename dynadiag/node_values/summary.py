@@ -50,7 +50,16 @@ def have_same_bits(value: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors have the same shape, type and elements, also where these are NaN."""
     if value.shape != other.shape or value.dtype != other.dtype:
         return False
-    return not value.numel() or torch.equal(_flat(value).view(torch.uint8), _flat(other).view(torch.uint8))
+    bits = _BITS.get(value.element_size(), torch.uint8)
+    return not value.numel() or torch.equal(_flat(value).view(bits), _flat(other).view(bits))
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes alone take four times as long
+
+
+def blocks(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the elements in row-major order, in parts that stay in the processor's cache."""
+    return _flat(value).split(_BLOCK)
 
 
 def _flat(value: torch.Tensor) -> torch.Tensor:
@@ -119,7 +128,7 @@ def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
     if value.shape != wide.shape or not is_floating or not value.numel():
         return None
     largest = scale = -math.inf
-    for own, true in zip(_flat(value).split(_BLOCK), _flat(wide).split(_BLOCK), strict=True):
+    for own, true in zip(blocks(value), blocks(wide), strict=True):
         apart, size = largest_of(true - own), largest_of(true)
         if not (math.isfinite(apart) and math.isfinite(size)):
             finite = own.isfinite() & true.isfinite()

@@ -30,14 +30,14 @@ from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
-from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, wrong_within
+from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
 from dynadiag.node_values.node_run import NodeRun, mutates
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
 from dynadiag.torch_private import bisect as compile_hooks
 from dynadiag.torch_private import graph_calls, kernel_codegen
 from dynadiag.torch_private import trial as backend_hooks
 from dynadiag.torch_private.minify import copy_graph_module
-from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
+from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_state, set_random_state
 
 _MAX_ERROR = 500  # characters of an error that are recorded
 _MAX_NAMES = 5  # nodes of one note
@@ -249,11 +249,19 @@ class _Watcher:
         self, graph: _Graph, run: NodeRun, given: list[Any], stored: Mapping[str, StoredValue], state: Any
     ) -> None:
         """Add to each node what compiled code stored for it."""
+        is_pure = has_random_state(state) and not mutates(graph.module)
         stored = {name: each.like(run.values.get(name)) for name, each in stored.items()}
-        apart = any(not agrees(run.values[name], each.value) for name, each in stored.items() if name in run.values)
-        judged = judge(graph.module, tuple(given), stored, state) if apart else Judgements({}, {})
+        apart = [
+            name for name, each in stored.items() if name in run.values and not agrees(run.values[name], each.value)
+        ]
+        if not apart:
+            judged = Judgements({}, {})
+        elif is_pure:
+            judged = judge_apart(graph.module, tuple(given), stored, run.values, apart, state)
+        else:
+            judged = judge(graph.module, tuple(given), stored, state)
         judgements = dict(judged.of)
-        unjudged = _unjudged(stored, run.values, judgements) if apart else []
+        unjudged = [name for name in apart if (one := judgements.get(name)) is None or one.wrong is None]
         if unjudged:
             more = f" and {len(unjudged) - _MAX_NAMES} more" if len(unjudged) > _MAX_NAMES else ""
             names = ", ".join(unjudged[:_MAX_NAMES])
@@ -366,10 +374,11 @@ def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tup
     """
     stored, unfinished = dict[str, StoredValue](), dict[str, StoredValue]()
     kind = "backward" if graph.graph == "backward" else "forward"
+    computed = {node.name for node in graph.module.graph.nodes if node.op.startswith("call_")}
 
     def on_value(label: str, value: Any) -> None:
         of, kernel, name, is_unfinished = json.loads(label)
-        if of != kind or name is None or not is_summarized(value):
+        if of != kind or name not in computed or not is_summarized(value):
             return
         values = unfinished if is_unfinished else stored
         known = values.get(name)
@@ -383,22 +392,14 @@ def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tup
 
 
 def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredValue]) -> None:
-    """Add what compiled code returned for each node of the graph's output."""
+    """Add what compiled code returned for each node of the graph's output that computes."""
     (output,) = module.graph.find_nodes(op="output")
     names = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
     values = returned if isinstance(returned, (tuple, list)) else (returned,)
     for node, value in zip(names, values, strict=False):
-        if isinstance(node, Node) and is_summarized(value):
+        if isinstance(node, Node) and node.op.startswith("call_") and is_summarized(value):
             known = stored.get(node.name)
             stored[node.name] = StoredValue(value.detach(), known.kernel if known is not None else None)
-
-
-def _unjudged(
-    stored: Mapping[str, StoredValue], values: Mapping[str, torch.Tensor], judgements: Mapping[str, Judgement]
-) -> list[str]:
-    """The stored values that are not near to the uncompiled ones, and of which nothing else is known."""
-    unknown = [name for name in stored if (one := judgements.get(name)) is None or one.wrong is None]
-    return [name for name in unknown if name in values and not agrees(values[name], stored[name].value)]
 
 
 def _text_of(error: Exception) -> str:

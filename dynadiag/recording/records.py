@@ -219,6 +219,8 @@ class Break:
     facts: BreakFacts = field(default=BreakFacts(), metadata={"table": False})
 
 
+# A reason of ours: torch has none for what it left.
+NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 # The recorder's words for an error that torch suppresses: "Attempt to trace generator", GB0003.
 GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"
 

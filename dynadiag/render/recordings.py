@@ -32,9 +32,14 @@ class ListedRecording:
 
 def list_recordings(folders: Iterable[Path], most: int = _MAX_LISTED) -> list[ListedRecording]:
     """Read the newest recordings of some folders. One that cannot be read is listed with the reason."""
+    return [_read(path, changed) for path, changed in newest_recordings(folders, most).items()]
+
+
+def newest_recordings(folders: Iterable[Path], most: int) -> dict[Path, float]:
+    """Return the newest recordings of some folders, the newest first, with when each was changed last."""
     found = {path.resolve() for folder in folders for path in folder.glob(f"*{SUFFIX}")}
     known = [(_changed(path), path) for path in found]
-    return [_read(path, changed) for changed, path in sorted(known, reverse=True)[:most] if changed]
+    return {path: changed for changed, path in sorted(known, reverse=True)[:most] if changed}
 
 
 def _changed(path: Path) -> float:

@@ -223,7 +223,8 @@ def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
     for group in fused_operations(lowered):
         for node in group:
             if node.node is not None and (reason := lowered.scheduler.should_partition(node)):
-                origin = node.node.get_origin_node()
+                own = (one for one in node.node.get_origins() if one.graph is lowered.graph)  # all there is of a `cond`
+                origin = node.node.get_origin_node() or max(own, default=None)
                 trace = "" if origin is None else str(origin.meta.get("stack_trace") or "")
                 operator = "" if origin is None else str(origin.target)
                 found.append({"reason": reason, "operator": operator, "stack": trace, "graphs": len(parts)})
@@ -329,21 +330,46 @@ _COMPILED_ATTRIBUTES = ("_torchdynamo_orig_callable", "_compiled_call_impl")
 STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame; it is called at the start of every compiled call
 
 
-def call_before_compiled_calls(hook: Callable[[Any], None]) -> None:
+def call_before_compiled_calls(hook: Callable[[Any], None]) -> Callable[[], None]:
     """Call ``hook`` before each call of a compiled function, with an object that is that function's own.
 
-    It slows every compiled call and cannot be undone. It is for programs whose calls are counted.
+    It slows every compiled call. It is for programs whose calls are counted. Returns a function that ends it.
     """
     from torch._dynamo import eval_frame
 
     original = getattr(eval_frame, STANCE_HOOK)
+    hooks = [hook]
 
     def counted(callback: Any) -> Any:
         if callable(callback):  # None and False stand for `torch.compiler.disable` and run-only
-            hook(callback)
+            for each in hooks:
+                each(callback)
         return original(callback)
 
+    def stop() -> None:
+        hooks.clear()
+        if getattr(eval_frame, STANCE_HOOK) is counted:  # else another one stands on top
+            setattr(eval_frame, STANCE_HOOK, original)
+
     setattr(eval_frame, STANCE_HOOK, counted)
+    return stop
+
+
+_ASKED = ("debug", "_handle_skip", "__call__")  # from the log to ``CatchErrorsWrapper``
+_MODULE_CALLS = ("_call_impl", "_wrapped_call_impl")  # of torch.nn.Module: they call `forward`
+
+
+def called_callback(start: FrameType | None) -> Any:
+    """Return the callback of the compiled function whose own code Dynamo is asked about; None of a function below it.
+
+    It is the ``CatchErrorsWrapper`` (convert_frame.py) that is called as the ``compile_wrapper`` of eval_frame.py calls
+    the function (2.11 to 2.15).
+    """
+    asked = (emitter_locals("__call__", "frame_state", start) or {}).get("self")
+    frame = start
+    while frame is not None and frame.f_code.co_name in (*_ASKED, *_MODULE_CALLS):
+        frame = frame.f_back
+    return asked if frame is not None and frame.f_code.co_name == "compile_wrapper" else None
 
 
 def mark_warm(calls: int | None = None) -> None:

@@ -173,6 +173,22 @@ def wrap_kernel_failure(is_active: Callable[[], bool], failed: Callable[[KernelN
     AsyncCompile.triton = compiled(AsyncCompile.triton)
 
 
+def wrap_kernel_compile(begun: Callable[[], None]) -> None:
+    """Call ``begun()`` before the source of a kernel is given to the C++ compiler or to Triton."""
+    from torch._inductor.async_compile import AsyncCompile
+
+    def noted(inner: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inner)
+        def compile_kernel(*args: Any, **kwargs: Any) -> Any:
+            begun()
+            return inner(*args, **kwargs)
+
+        return compile_kernel
+
+    AsyncCompile.cpp_pybinding = noted(AsyncCompile.cpp_pybinding)
+    AsyncCompile.triton = noted(AsyncCompile.triton)
+
+
 def _node_of_buffer(name: Any) -> Node | None:
     """The FX node whose value a buffer holds.
 

@@ -13,7 +13,8 @@ import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from dynadiag.trial.supervise import Limits, RunningProcess, kill_descendants, k
 from dynadiag.trial.typed_json import dump
 from dynadiag.trial.zygote import ForkRequest
 
-__all__ = ["Executor", "FreshInterpreter", "LocalFork", "ServerFork"]
+__all__ = ["Executor", "FreshInterpreter", "LocalFork", "ServerFork", "outcome_of", "run_side_by_side"]
 
 
 class Executor(ABC):
@@ -43,8 +44,20 @@ class Executor(ABC):
     def run(self, plan: Plan, limits: Limits) -> Outcome:
         """The outcome of one trial."""
         with self.start(plan) as running:
-            result = supervise(running, limits)
-            return build_outcome(result, running.wait(), running.pid, plan, read_tail(running.output, limits.output))
+            return outcome_of(running, plan, limits)
+
+
+def run_side_by_side(executors: Sequence[Executor], plan: Plan, limits: Limits) -> list[Outcome]:
+    """The outcomes of one trial of each. All are started before a thread begins: forks of threads are not safe."""
+    with ThreadPoolExecutor(len(executors)) as pool, ExitStack() as trials:
+        running = [trials.enter_context(executor.start(plan)) for executor in executors]
+        return list(pool.map(lambda process: outcome_of(process, plan, limits), running))
+
+
+def outcome_of(running: RunningProcess, plan: Plan, limits: Limits) -> Outcome:
+    """Wait for a trial that has started. It may run in another thread than the one that started it."""
+    result = supervise(running, limits)
+    return build_outcome(result, running.wait(), running.pid, plan, read_tail(running.output, limits.output))
 
 
 @dataclass(frozen=True, slots=True)

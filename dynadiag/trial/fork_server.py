@@ -18,7 +18,7 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.supervise import kill_session, session_memory
 from dynadiag.trial.zygote import ForkReply, ForkRequest
 
-__all__ = ["ForkServer", "max_parallel_forks", "run_parallel"]
+__all__ = ["ForkServer", "parallel_forks", "run_parallel"]
 
 
 @dataclass(slots=True)
@@ -102,9 +102,9 @@ WorkT = TypeVar("WorkT")  # what a trial is given: its plan, or its program
 _MAX_MEMORY_GROWTH = 3  # a trial may use up to this many times the memory of the stopped program
 
 
-def max_parallel_forks(server: ForkServer, memory: int, jobs: int) -> int:
-    """How many forks of ``server`` may run at once: at most ``jobs``, and only as many as fit into ``memory`` bytes."""
-    return min(jobs, memory // (_MAX_MEMORY_GROWTH * max(1, session_memory(server.leader))))
+def parallel_forks(leader: int, memory: int, jobs: int) -> int:
+    """How many forks of a session may run at once: at most ``jobs``, and only as many as fit into ``memory`` bytes."""
+    return max(1, min(jobs, memory // (_MAX_MEMORY_GROWTH * max(1, session_memory(leader)))))
 
 
 def run_parallel(

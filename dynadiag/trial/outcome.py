@@ -49,7 +49,7 @@ class Decision(TrialEvent):
     ``group`` is the kind of decision (``lowering``, ``fusion``, ...). ``key`` is the same in every trial: it is made of
     the compile id, the graph, FX names and an occurrence number, never of buffer names, which shift. ``lines`` are the
     user's lines, as (file, 1-based line). ``rank`` is that of the process in a distributed job. ``nodes`` are what a
-    pass removed or changed, ``added`` what it added.
+    pass removed or changed, ``added`` what it added. ``reads`` are the nodes that a lowering reads.
     """
 
     group: str
@@ -62,6 +62,7 @@ class Decision(TrialEvent):
     rank: int | None = None
     nodes: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,9 @@ def main(request: str, descriptor: int) -> NoReturn:
     run_program_and_exit(wanted.program)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends, so that no trial outlives its search."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends: no trial outlives its search."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _torch_bisector_state_exists() -> bool:

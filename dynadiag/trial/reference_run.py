@@ -289,6 +289,12 @@ def random_state() -> tuple[torch.Tensor, list[torch.Tensor]]:
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
 
+def has_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> bool:
+    """Whether the random number generators are in a state: no number was drawn since."""
+    now = random_state()
+    return torch.equal(state[0], now[0]) and all(map(torch.equal, state[1], now[1]))
+
+
 def set_random_state(state: tuple[torch.Tensor, list[torch.Tensor]]) -> None:
     """Set what `random_state` returned."""
     torch.set_rng_state(state[0])

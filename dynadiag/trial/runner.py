@@ -11,14 +11,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
 from dynadiag.trial import zygote
-from dynadiag.trial.executors import FreshInterpreter, ServerFork
-from dynadiag.trial.fork_server import ForkServer, max_parallel_forks, run_parallel
+from dynadiag.trial.executors import FreshInterpreter, ServerFork, outcome_of
+from dynadiag.trial.fork_server import ForkServer, parallel_forks, run_parallel
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
@@ -34,8 +35,11 @@ START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Induct
 
 
 def default_jobs() -> int:
-    """How many trials run side by side unless the user says otherwise: one core is left to them."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+    """How many trials run side by side unless the user says otherwise: all cores but one, and two of two, where a
+    search with one at a time takes twice as long.
+    """
+    cores = len(os.sched_getaffinity(0))
+    return max(min(cores, 2), cores - 1)
 
 
 @dataclass(slots=True)
@@ -58,12 +62,15 @@ class Runner:
     seed: int | None = None  # of a fork's random number generators; None gives each fork its own numbers
     _threads: int = 1
     _zygote: ForkServer | None = None
+    _shared_zygote: ForkServer | None = None  # of another runner, which ends it
     _warming: ForkServer | None = None
     _checkpoint: ForkServer | None = None
     _graph_checkpoint: tuple[Plan, ForkServer | None] | None = None  # the program stopped before Inductor, and its plan
     _triton_runner: Runner | None = None
     _forks_failed: bool = False  # forks showed another failure, or ended
     _sandboxes: Sandboxes = field(default_factory=Sandboxes)
+    _started: dict[Plan, Future[Outcome]] = field(default_factory=dict)  # the trials of `start_fresh`
+    _ending: ExitStack = field(default_factory=ExitStack)
     notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Runner:
@@ -72,6 +79,7 @@ class Runner:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ending.__exit__(kind, value, trace)
         self.stop_forks()
         self._sandboxes.remove()
 
@@ -95,12 +103,23 @@ class Runner:
         return self._zygote is not None or self._checkpoint is not None
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """One trial in a fresh interpreter, as `python FILE.py` would run it. The files it changes are a fact."""
+        """One trial in a fresh interpreter, as `python FILE.py` would run it. The files it changes are a fact, unless
+        `start_fresh` has started it.
+        """
+        if plan in self._started:
+            return self._started.pop(plan).result()
         runner = self._runner_for(plan)
         files = functools.partial(snapshot, Path.cwd(), runner._sandboxes.own_folders(runner.environment))
         before = files()
         outcome = runner._interpreter().run(plan, runner.limits)
         return replace(outcome, facts=replace(outcome.facts, writes=tuple(changed_files(before, files()))))
+
+    def start_fresh(self, plans: Sequence[Plan]) -> None:
+        """Start trials in fresh interpreters. `run_fresh` waits for them; the end of this runner ends them."""
+        pool = self._ending.enter_context(ThreadPoolExecutor(max(1, len(plans))))
+        for plan in plans:
+            running = self._ending.enter_context(self._interpreter().start(plan))
+            self._started[plan] = pool.submit(outcome_of, running, plan, self.limits)
 
     def run(self, plan: Plan) -> Outcome:
         """Run one trial, in the fastest way that still shows the failure."""
@@ -170,7 +189,7 @@ class Runner:
         """How many trials of the stopped program may run at once. Such a program does not use a GPU."""
         if self.one_at_a_time or self._checkpoint is None:
             return 1
-        return max_parallel_forks(self._checkpoint, self.limits.memory, self.jobs)
+        return parallel_forks(self._checkpoint.leader, self.limits.memory, self.jobs)
 
     def _servers_for(self, plans: Sequence[Plan]) -> list[ForkServer]:
         """The fork server of each plan; an empty list if they cannot all exist at the same time."""
@@ -218,12 +237,10 @@ class Runner:
             seed=self.seed,
         )
         own = self._zygote.with_imports(imports) if imports and self._zygote is not None else None
+        other._shared_zygote = None if own is not None else self._zygote
         other._zygote, other._threads = own or self._zygote, self._threads
-        try:
+        with other:
             yield other
-        finally:
-            other._zygote = own
-            other.__exit__(None, None, None)
 
     def start_process(self, plan: Plan, seed: int = 0) -> AbstractContextManager[RunningProcess]:
         """Start the program with this plan and one thread, for a caller that reads its events while it runs.
@@ -259,7 +276,7 @@ class Runner:
         """End all fork servers. Later trials run in fresh interpreters."""
         self._stop_graph_server()
         for server in (self._checkpoint, self._zygote, self._warming):
-            if server is not None:
+            if server is not None and server is not self._shared_zygote:
                 server.stop()
         self._checkpoint = self._zygote = self._warming = None
         self._forks_failed = True

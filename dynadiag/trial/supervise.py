@@ -20,6 +20,7 @@ __all__ = [
     "Limits",
     "ProcessResult",
     "RunningProcess",
+    "descendant_sessions",
     "exceeded_limit",
     "kill_descendants",
     "kill_session",
@@ -111,7 +112,7 @@ def _session_processes(leader: int) -> Iterator[tuple[int, int]]:
                 yield int(entry.name), int(after[21]) * _PAGE
 
 
-def _sessions_of(process: int) -> set[int]:
+def descendant_sessions(process: int) -> set[int]:
     """The sessions of the descendants of a process: launchers, such as ``torchrun``, give each rank one of its own."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
@@ -155,7 +156,7 @@ def kill_session(leader: int) -> None:
 
 def kill_descendants(leader: int, sessions: Collection[int] = ()) -> None:
     """End a session as `kill_session` does, these other ones, and those of its descendants."""
-    others = {*sessions, *_sessions_of(leader)} - {leader}
+    others = {*sessions, *descendant_sessions(leader)} - {leader}
     for each in (leader, *others):
         kill_session(each)
 
@@ -182,7 +183,8 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
         if stop_reason is None:
             if poll and poll % _POLLS_PER_MEMORY_CHECK == 0:
                 # The number of a session that has ended may soon be that of a stranger's.
-                sessions = {each for each in sessions if any(_session_processes(each))} | _sessions_of(process.pid)
+                sessions = {each for each in sessions if any(_session_processes(each))}
+                sessions |= descendant_sessions(process.pid)
             stop_reason = exceeded_limit(process.pid, limits, time.monotonic() - start, poll, sessions)
             if stop_reason:
                 stacks = ask_ranks(parse_events(bytes(data))) if stop_reason == "hang" else ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
-from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
 from minifier.search.problem import Budget, ProgressCallback, ReductionProblem, ReductionProgress
@@ -61,8 +60,8 @@ class SearchContext:
         limit = self._budget.seconds
         return None if limit is None else limit - (self._clock() - self._start)
 
-    def report(self, key: str, failed: bool, size: int, best: int | None) -> None:
-        """Pass the result of a trial to the progress callback, if there is one."""
+    def report(self, key: str, failed: bool, size: int, best: int | None, *, known: bool) -> None:
+        """Pass the result of a trial to the progress callback, if there is one. ``known``: it came from the memo."""
         if self._progress is None:
             return
         self._progress(
@@ -76,6 +75,7 @@ class SearchContext:
                 hits=self.hits,
                 calls_left=self.calls_left,
                 seconds_left=self.seconds_left,
+                known=known,
             )
         )
 
@@ -83,23 +83,21 @@ class SearchContext:
 class Oracle(Generic[CandidateT]):
     """Says which candidates of one problem fail: from the memo, or by a trial.
 
-    With an `executor`, up to `width` candidates are tried at the same time: `problem.fails` then runs in the executor's
-    threads or processes. If failing is monotone, the result of the search does not change.
+    Up to `width` candidates are tried at the same time. If failing is monotone, that does not change the result of the
+    search.
     """
 
     def __init__(
         self,
         problem: ReductionProblem[CandidateT],
         context: SearchContext | None = None,
-        executor: Executor | None = None,
         width: int = 1,
     ) -> None:
         self.problem = problem
         self.context = context or SearchContext()
-        self.width = width if executor is not None else 1
+        self.width = width
         self.best: CandidateT | None = None
         self._best_cost: int | None = None
-        self._executor = executor
 
     def fails(self, candidate: CandidateT) -> bool:
         """Whether the candidate fails. Raises `BudgetSpentError`."""
@@ -110,11 +108,13 @@ class Oracle(Generic[CandidateT]):
         keys = [self.problem.key(candidate) for candidate in candidates]
         fresh = {key: c for key, c in zip(keys, candidates, strict=True) if key not in self.context.memo}
         self.context.hits += len(keys) - len(fresh)
-        for key, failed in self._ask(fresh).items():
-            self.context.memo[key] = failed
+        for _ in fresh:
+            self.context.spend()
+        if fresh:
+            self.context.memo.update(zip(fresh, self.problem.fails_each(list(fresh.values())), strict=True))
         verdicts = [self.context.memo[key] for key in keys]
         for key, candidate, failed in zip(keys, candidates, verdicts, strict=True):
-            self._report(key, candidate, failed)
+            self._report(key, candidate, failed, known=fresh.pop(key, None) is None)
         return verdicts
 
     def first_failing(self, candidates: Sequence[CandidateT]) -> CandidateT | None:
@@ -126,24 +126,11 @@ class Oracle(Generic[CandidateT]):
                     return candidate
         return None
 
-    def _ask(self, fresh: dict[str, CandidateT]) -> dict[str, bool]:
-        if self._executor is None:
-            return {key: self._ask_here(candidate) for key, candidate in fresh.items()}
-        futures = {}
-        for key, candidate in fresh.items():
-            self.context.spend()
-            futures[key] = self._executor.submit(self.problem.fails, candidate)
-        return {key: future.result() for key, future in futures.items()}
-
-    def _ask_here(self, candidate: CandidateT) -> bool:
-        self.context.spend()
-        return self.problem.fails(candidate)
-
-    def _report(self, key: str, candidate: CandidateT, failed: bool) -> None:
+    def _report(self, key: str, candidate: CandidateT, failed: bool, *, known: bool) -> None:
         size = self.problem.cost(candidate)
         if failed and (self._best_cost is None or size < self._best_cost):
             self.best, self._best_cost = candidate, size
-        self.context.report(key, failed, size, self._best_cost)
+        self.context.report(key, failed, size, self._best_cost, known=known)
 
 
 def majority_vote(fails: Callable[[AskedT], bool], votes: int = 3) -> Callable[[AskedT], bool]:

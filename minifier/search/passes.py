@@ -136,12 +136,14 @@ def sweep(problem: PartsProblem, oracle: PartsOracle, state: PassState) -> PassS
     blocked = 0
     order = sorted(candidate.kept, reverse=True)
     while blocked < len(order):
-        part = order.pop(0)
-        smaller = oracle.first_failing(list(_without(problem, candidate, part)))
+        parts = order[: min(oracle.width, len(order) - blocked)]
+        smaller = oracle.first_failing([way for part in parts for way in _without(problem, candidate, part)])
         if smaller is None:
-            order.append(part)
-            blocked += 1
+            order = [*order[len(parts) :], *parts]
+            blocked += len(parts)
         else:
+            tried = parts.index(next(iter(candidate.kept - smaller.kept)))
+            order = [*order[tried + 1 :], *order[:tried]]
             candidate, blocked = smaller, 0
     return replace(state, free=(), pinned=candidate.kept, candidate=candidate)
 

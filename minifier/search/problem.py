@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -31,8 +31,8 @@ class ReductionProblem(Protocol[CandidateT]):
     def key(self, candidate: CandidateT) -> str:
         """The identity of a candidate in the memo. It is the same in every process."""
 
-    def fails(self, candidate: CandidateT) -> bool:
-        """Whether the candidate shows the failure."""
+    def fails_each(self, candidates: Sequence[CandidateT]) -> list[bool]:
+        """Whether each candidate shows the failure. They may be tried side by side."""
 
     def cost(self, candidate: CandidateT) -> int:
         """The size of a candidate: the smallest failing one is the best."""
@@ -74,7 +74,7 @@ class ReductionProgress:
     """The state of a search after a trial.
 
     It serves for a progress line, and for a log: with `key` and `failed` of each trial a search can be resumed.
-    `size` is that of the candidate, `best` that of the smallest failing one.
+    `size` is that of the candidate, `best` that of the smallest failing one. `known`: the answer came from the memo.
     """
 
     stage: str
@@ -86,6 +86,7 @@ class ReductionProgress:
     hits: int
     calls_left: int | None
     seconds_left: float | None
+    known: bool
 
 
 ProgressCallback = Callable[[ReductionProgress], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from minifier.search.oracle import BudgetSpentError, Oracle, SearchContext
@@ -50,7 +49,6 @@ def reduce_parts(
     context: SearchContext | None = None,
     *,
     suspects: Sequence[frozenset[int]] = (),
-    executor: Executor | None = None,
     width: int = 1,
 ) -> ReducedParts:
     """Reduce a problem that is known to fail as a whole. Deterministic: the same answers lead to the same trials.
@@ -58,7 +56,7 @@ def reduce_parts(
     `suspects` are sets of suspected parts, which are tried first.
     """
     passes = (("witness", try_suspects(tuple(suspects))), *_PASSES)
-    return _run(problem, Oracle(problem, context, executor, width), PassState(problem.parts), passes)
+    return _run(problem, Oracle(problem, context, width), PassState(problem.parts), passes)
 
 
 def sweep_parts(
@@ -66,12 +64,11 @@ def sweep_parts(
     start: PartSelection,
     context: SearchContext | None = None,
     *,
-    executor: Executor | None = None,
     width: int = 1,
 ) -> ReducedParts:
     """Remove single parts of a candidate that is known to fail, until none can be removed."""
     state = PassState((), start.kept, start.bypass, start)
-    return _run(problem, Oracle(problem, context, executor, width), state, (("sweep", sweep), ("pairs", pairs)))
+    return _run(problem, Oracle(problem, context, width), state, (("sweep", sweep), ("pairs", pairs)))
 
 
 def _run(

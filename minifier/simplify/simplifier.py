@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
@@ -17,7 +18,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from minifier.graph_problem import Case, Fails, ask_oracle, case_key, copy_case, copy_to_device
+from minifier.graph_problem import Case, CaseOracle, case_key, copy_case, copy_to_device
 from minifier.search import Oracle
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import restore_torch_state
@@ -54,17 +55,16 @@ def all_then_each(items: Sequence[T]) -> Iterator[Sequence[T]]:
 class CaseProblem:
     """Whole cases with an oracle; implements `minifier.search.ReductionProblem`."""
 
-    def __init__(self, fails: Fails, refused: list[Exception]) -> None:
-        self._fails = fails
-        self._oracle_errors = refused
+    def __init__(self, oracle: CaseOracle) -> None:
+        self._oracle = oracle
 
     def key(self, candidate: Case) -> str:
         """See `ReductionProblem.key`."""
         return case_key(candidate)
 
-    def fails(self, candidate: Case) -> bool:
-        """See `ReductionProblem.fails`."""
-        return ask_oracle(self._fails, candidate, self._oracle_errors)
+    def fails_each(self, candidates: Sequence[Case]) -> list[bool]:
+        """See `ReductionProblem.fails_each`."""
+        return self._oracle.fails_each([copy_case(case) for case in candidates])
 
     def cost(self, candidate: Case) -> int:
         """The number of operations."""
@@ -87,7 +87,12 @@ class Simplifier:
 
     def take_first(self, variants: Variants) -> bool:
         """Take the first variant that runs uncompiled and still fails. True if there was one."""
-        return any(self.try_variant(variant) for variant in variants(self.case))
+        left = (refresh_metadata(each) for each in variants(self.case) if self._runs_uncompiled(each))
+        while batch := list(islice(left, self._oracle.width)):
+            if (found := self._oracle.first_failing(batch)) is not None:
+                self.case = found
+                return True
+        return False
 
     def take_all(self, variants: Variants) -> bool:
         """Take variants, each made from the last one taken, until none fails. True if any was taken."""
@@ -98,13 +103,10 @@ class Simplifier:
 
     def try_variant(self, variant: Case) -> bool:
         """Take this variant if it runs uncompiled and still fails. True if it was taken."""
-        if not runs_uncompiled(variant, self._limit, self._on_cpu):
-            return False
-        variant = refresh_metadata(variant)
-        if self._oracle.fails(variant):
-            self.case = variant
-            return True
-        return False
+        return self.take_first(lambda _: iter([variant]))
+
+    def _runs_uncompiled(self, variant: Case) -> bool:
+        return runs_uncompiled(variant, self._limit, self._on_cpu)
 
 
 class _TakesTooLongError(Exception):

@@ -89,6 +89,14 @@ x = torch.zeros(1, dtype=torch.int64)
 assert torch.equal(torch.compile(scale)(x), scale(x))
 """
 
+# Zeros without memory: ATen hands them on, so that each kernel crashes that uses them next.
+WITHOUT_MEMORY = """
+from torch.func import jacfwd
+def model(x):
+    return torch.trace(x) * torch.eye(3)
+torch.compile(jacfwd(jacfwd(model)))(torch.ones(3, 3))
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "rung", "kind", "names", "line"),
@@ -103,6 +111,7 @@ assert torch.equal(torch.compile(scale)(x), scale(x))
         pytest.param(SHIFTED, "inductor", "fusion", ("copy_",), "x[1:] = x[:-1].clone()", id="198270"),
         pytest.param(TWO_TYPES, "aot_eager", "graph", ("0/0",), "state.add_(1)", id="194747"),
         pytest.param(OVERFLOW, "inductor", "kernel", ("mul",), "torch.arange(9", id="183901"),
+        pytest.param(WITHOUT_MEMORY, "inductor", "lowering", ("mul",), "torch.trace(x)", id="190856"),
     ],
 )
 def test_a_public_failure_is_bisected(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 
@@ -200,3 +200,82 @@ def test_the_dispatch_mode_because_of_which_a_function_is_skipped_is_named(tmp_p
     assert (found.graph_count, item.rule) == (0 if IS_FOR_GOOD else 1, "uncompiled")
     assert (item.severity, "FlopCounterMode" in item.title) == ("warning" if IS_FOR_GOOD else "note", True)
     assert [each.key for each in item.advice] == ["skipped.mode"] * IS_FOR_GOOD
+
+
+def returned(x: torch.Tensor, way: str) -> torch.Tensor:
+    """What torch leaves for good in one call: there it has nothing to compile, or breaks where it cannot go on."""
+    if way == "breaks":
+        for _ in range(2):
+            torch._dynamo.graph_break()
+            x = x + 1
+    return x if way == "nothing" else x * len(way)
+
+
+def last_findings(path: Path, calls: list[str], called: Callable[[str], object]) -> list[tuple[str, list[str]]]:
+    """The rule of each finding, with what it says of the calls after torch left the function."""
+    torch._dynamo.reset()
+    with dynadiag.record(path):
+        for each in calls:
+            called(each)
+        called(calls[0])
+    with dynadiag.open(path) as recording:
+        found = explain(recording).findings
+    return [(item.rule, [fact.text for fact in item.evidence if fact.label in ("unused", "later")]) for item in found]
+
+
+UNUSED = "what was compiled before (0/0): no later call runs it"
+
+
+@needs_reasons
+@pytest.mark.parametrize("way", ["nothing", "breaks"])
+def test_what_leaves_a_compiled_function_for_good_has_the_calls_after_it(tmp_path: Path, way: str) -> None:
+    compiled = torch.compile(returned, backend="eager")
+    ways = ["a", "a", way, "a", "a"]
+    found = last_findings(tmp_path / "run.dynadiag", ways, lambda each: compiled(torch.ones(2), each))
+    assert (found[0][0], found[0][1]) == (
+        "uncompiled" if way == "nothing" else "break",
+        [UNUSED, "3 calls, which ran in Python"],
+    )
+
+
+@needs_reasons
+def test_a_module_that_reaches_the_limit_has_the_calls_after_it(tmp_path: Path) -> None:
+    class Scale(torch.nn.Module):
+        def forward(self, x: torch.Tensor, way: str) -> torch.Tensor:
+            return x * len(way)
+
+    compiled = torch.compile(Scale(), backend="eager")
+    with torch._dynamo.config.patch(recompile_limit=2):
+        found = last_findings(
+            tmp_path / "run.dynadiag", ["a", "bb", "ccc", "dddd"], lambda each: compiled(torch.ones(2), each)
+        )
+    rule, said = found[0]
+    assert (rule, said) == ("recompile-limit", ["2 calls, of which those that fit nothing compiled ran in Python"])
+
+
+@needs_reasons
+def test_nothing_of_torchs_is_replaced_before_a_function_is_left_nor_after_the_recording(tmp_path: Path) -> None:
+    from torch._dynamo import eval_frame
+
+    own, seen = eval_frame._callback_from_stance, []
+    compiled = torch.compile(returned, backend="eager")
+
+    def called(way: str) -> None:
+        compiled(torch.ones(2), way)
+        seen.append(eval_frame._callback_from_stance is own)
+
+    last_findings(tmp_path / "run.dynadiag", ["a", "nothing"], called)
+    assert (seen, eval_frame._callback_from_stance is own) == ([True, False, False], True)
+
+
+@needs_reasons
+def test_a_function_below_the_compiled_one_has_no_calls_counted(tmp_path: Path) -> None:
+    """Its calls do not pass through a wrapper: those of the compiled function are not its own."""
+
+    def outer(x: torch.Tensor, way: str) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return returned(x.sin(), way)
+
+    compiled = torch.compile(outer, backend="eager")
+    found = last_findings(tmp_path / "run.dynadiag", ["a", "breaks", "a"], lambda each: compiled(torch.ones(2), each))
+    assert not any("ran in Python" in text for _, said in found for text in said)

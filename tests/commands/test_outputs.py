@@ -64,17 +64,22 @@ TABLE = [pytest.param(command, action, id=f"{command} {action.option_strings[-1]
 FILES = [each for each in TABLE if not each.values[1].folder]  # type: ignore[union-attr]  # an OutputOption
 
 
-@pytest.fixture(autouse=True)
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "in"
-    (folder / "job").mkdir(parents=True)
+@pytest.fixture(scope="module")
+def made_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "job").mkdir()
     for name in ("run", "other", "job/host-rank0", "job/host-rank1"):
         recording(folder / f"{name}.dynadiag")
     journal(folder / "run.log")
     (folder / "prog.py").write_text("def make(): return abs, (-1,)\nprint('ran')\n")
-    monkeypatch.chdir(tmp_path)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def inputs(made_inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(made_inputs, tmp_path / "in")
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -255,6 +255,18 @@ def counts_operators(*, stance: bool) -> Program:
     return run
 
 
+def returns_what_it_was_given(*, decides: bool) -> Program:
+    def forward(v: torch.Tensor, noisy: bool) -> torch.Tensor:
+        return v + 1 if noisy else v
+
+    def run(compile_: Compile) -> list[Any]:
+        compiled = compile_(forward)
+        v = torch.ones(3)
+        return [compiled(v, noisy) if noisy or decides else v for noisy in (True, False, True)]
+
+    return run
+
+
 def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
     total = v.sum().item()
     doubled = v * 2
@@ -2515,6 +2527,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         checkpointed(keeps=True, inside=False),
     ),
     "counts_operators": (counts_operators(stance=False), counts_operators(stance=True)),
+    "returns_what_it_was_given": (
+        returns_what_it_was_given(decides=True),
+        returns_what_it_was_given(decides=False),
+    ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),

@@ -23,7 +23,7 @@ from dynadiag.explanation.exports import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial
-from dynadiag.explanation.skipped import SKIPPED_FOR_MODE, SKIPPED_GENERATOR
+from dynadiag.explanation.skipped import SKIPPED
 from dynadiag.job.divergence_text import RANKS
 from tests.explanation.advice_programs import PROGRAMS as COMPILED
 from tests.explanation.advice_programs import RESTORE, Program, config
@@ -52,8 +52,7 @@ CATALOGUE: tuple[Remedy[Any], ...] = (
     *CUDA_GRAPHS,
     OVERWRITTEN,
     *RANKS.values(),
-    SKIPPED_FOR_MODE,
-    SKIPPED_GENERATOR,
+    *SKIPPED,
 )
 TEXTS = {remedy.key: remedy.says for remedy in CATALOGUE}
 TRIALS = [(remedy.key, trial) for remedy in CATALOGUE for trial in remedy.trials]

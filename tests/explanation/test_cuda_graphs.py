@@ -22,7 +22,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
-from dynadiag.recording.records import Node, Span
+from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.reasons import overwritten_output
 from dynadiag.render.json_document import document
 from dynadiag.render.report import explanation_text
@@ -188,14 +188,23 @@ def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: 
     with open_recording(tmp_path / "run.dynadiag") as recording:
         (graph,) = read_cuda_graphs(recording)
     assert (graph.what, graph.compile_id, graph.kind, graph.value) == ("re-recorded", "0/0", "moved", "3")
-    (finding,) = cuda_graph_findings([graph], (), {}, {})
+    (finding,) = cuda_graph_findings([graph], (), {})
     assert finding.evidence == (Fact("moved", "`primals_2`", Span("/u/p.py", 4)),)
-    inputs = [Node(at, name, "placeholder", name, (), "", None, None, None, Span(None, None)) for at, name in NAMES]
-    (finding,) = cuda_graph_findings([graph], (), {}, {"0/0": inputs})
-    assert finding.evidence[0].text == "`L_w_`"
 
 
-NAMES = list(enumerate(["L_x_", "L_w_", "L_b_"]))
+def test_an_input_that_moved_has_the_name_that_the_program_gives_it(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2, 2)
+    moved = {"inputs": [{"name": "primals_1", "position": 0, "stack": ""}], "input_count": 3}
+    again = {"reason": "static input data pointer changed", "compile_id": "0/0", **moved}
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(lambda x: layer(x), backend="eager")(torch.ones(1, 2))
+        for _ in range(2):
+            torch._logging.trace_structured("dynadiag_cuda_graph_again", lambda: again)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (finding,) = [item for item in explain(recording).findings if item.rule == Rule.CUDA_GRAPH]
+    assert [(fact.label, fact.text) for fact in finding.evidence] == [("moved", "`layer.weight`")]
+
+
 MANAGER = """
 def _run(reason):
     unexpected_rerecord_reason = reason

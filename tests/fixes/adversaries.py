@@ -22,6 +22,7 @@ class Adversary:
     values: tuple[str, str] | None = None
     function: str = "target"
     in_library: bool = False  # whether the place of the break counts as a library's
+    gb_id: str | None = None
 
 
 def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str:
@@ -223,6 +224,27 @@ def _made_of(statement: str, found_by: str) -> Adversary:
     calls, title = f"for COUNT[0] in range(3):\n    y = {_CALL}", "call `text` while torch compiles"
     body = "return x * text(BOX).n"
     return _change(body, "copy.deepcopy(box)", title, found_by, calls, head, compiled=True)
+
+
+def _operator(statement: str, found_by: str, before: str = "", calls: str = "") -> Adversary:
+    """A function that becomes an operator of the graph."""
+    head = (
+        "import random\n\nSEEN = [1]\n\n\n"
+        "def ids(grid):\n    found = []\n    for n in grid.tolist():\n"
+        f"        {statement}\n        found.append(torch.arange(n))\n    return torch.cat(found)\n\n"
+    )
+    calls = calls or f"for _ in range(3):\n    y = {_CALL}"
+    body, title = f"{before}return x * ids(torch.tensor([2, 3])).sum()", "run `ids` as one operator"
+    return replace(_change(body, "grid.tolist()", title, found_by, calls, head, compiled=True), gb_id="GB0124")
+
+
+def _message(check: str, found_by: str, text: str = "{n} rows") -> Adversary:
+    """A check whose message has a number."""
+    lines = "".join(f"    {line}\n" for line in check.splitlines())
+    head = f"SEEN = []\n\n\ndef check(ok, text):\n{lines}\n"
+    body = f'n = x.shape[0] + 0 * len(SEEN)\ncheck(n > 3, f"{text}")\nreturn x * 2'
+    calls = f"try:\n    y = {_CALL}\nexcept ValueError:\n    pass"
+    return _change(body, f'f"{text}"', "out of the check's message", found_by, calls, head, compiled=True)
 
 
 def _check(body: str, found_by: str, *, compiled: bool = True) -> Adversary:
@@ -883,6 +905,17 @@ ADVERSARIES = {
     "what is made of an object depends on a global": _made_of("made.n += COUNT[0]", "results gradients"),
     "making something of an object draws a number": _made_of("made.n = 2 + 0 * random.random()", "random"),
     "making something of an object prints": _made_of("print('made')", "printed"),
+    # python_operators
+    "an operator's function counts its calls": _operator("SEEN[0] += 1", "mutations"),
+    "an operator's function prints": _operator("print(n)", "printed"),
+    "an operator's function draws a number": _operator("n += 0 * random.randint(1, 2)", "random"),
+    "an operator reads what the call has changed": _operator(
+        "n += SEEN[0]", "results gradients", "SEEN[0] = SEEN[0] % 3 + 1\n"
+    ),
+    # check_messages
+    "a check keeps its message": _message("SEEN.append(text)", "mutations"),
+    "a check raises with its message": _message("if not ok:\n    raise ValueError(text)", "error"),
+    "the message of a check counts": _message("return", "mutations", "{SEEN.append(n)}"),
     # tensor_checks
     "a failed check is caught": _check(
         "try:\n    torch._check_tensor_all(x > 0)\nexcept RuntimeError:\n    return x * 0\nreturn x * 2", "error"

@@ -76,7 +76,8 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     if one.values is None:
         line = text[: max(text.rindex("call("), text.rfind("again("))].count("\n") + 1
         called = (Frame("f.py", line, "run"), Frame("f.py", 1, "target"))
-        found = problem_at(text, one.marked, hints=one.hints, function=one.function, stack=called, nothing_before=True)
+        fields = {"hints": one.hints, "function": one.function, "gb_id": one.gb_id}
+        found = problem_at(text, one.marked, **fields, stack=called, nothing_before=True)
         place = replace(found.span, file=str(folder / "f.py"))
         return replace(found, file=None, span=place) if one.in_library else found
     definition = "def forward" if "." in one.function else "def target"

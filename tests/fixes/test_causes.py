@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +19,8 @@ from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.fixes import problems
 from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.fixes.fix_result import Fix, FixResult, document_of
-from dynadiag.fixes.fix_search import Cause, refused_in
-from dynadiag.fixes.problems import FixProblem, _each_once, _tensor_operators
+from dynadiag.fixes.fix_search import Cause, _Search, refused_in
+from dynadiag.fixes.problems import FixProblem, RunSummary, _each_once, _tensor_operators
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.recording.records import Span
@@ -102,3 +104,13 @@ def test_advice_on_a_list_of_numbers_is_asked_for_once(tmp_path: Path, monkeypat
     found = problems.problems_of(explanation, Project(Program("f.py"), tmp_path, tmp_path))
     assert len([each for each in found if each.kind == "recompile"]) >= 8
     assert len(asked) == len(explanation.recompiles) == 1
+
+
+def test_recompiles_are_counted_as_they_were_made_and_not_by_the_guards_that_failed() -> None:
+    said: list[str] = []
+    problem = problem_at(f"{HEAD}x = 1\n", "x = 1")
+    unchanged = SimpleNamespace(recorded=SimpleNamespace(summary=RunSummary(Counter(), {}, 4, 2, 7, 10)))
+    search = _Search(SimpleNamespace(project=None), said.append, SimpleNamespace(unchanged=unchanged))  # type: ignore[arg-type]
+    search._causes = [Cause(problem, [Candidate("n", "argument", (), "")]), *(Cause(problem, []) for _ in range(9))]
+    search._message_causes()
+    assert said == ["4 breaks and 2 recompiles of 10 causes: 1 change to try"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import importlib
 import random
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynadiag.fixes.candidate import Refusal
+from dynadiag.fixes.candidate import Candidate, Refusal
 from dynadiag.recording.records import Frame, Span
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
 
@@ -189,6 +191,112 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
         assert not any(
             "while torch" in each.title for each in candidates(text, problem_at(text, "with LOCK"), tmp_path)
         )
+
+
+GRID = f"""{HEAD}class Grid:
+    step = 2
+
+    def ids(self, grid, size, extra=None):
+        \"\"\"The places.\"\"\"
+        if extra is not None and (given := extra.get("ids")) is not None:
+            return given
+        found = []
+        for h, w in grid.tolist():
+            found.append(torch.arange(h * w).reshape(h, w)[:: self.step].flatten() + size)
+        return torch.cat(found)
+
+
+GRID = Grid()
+
+
+def f(x, grid):
+    return x[GRID.ids(grid, 1) % 4] * 2
+"""
+
+
+def _module(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """The names of the changed text as a module: torch imports modules by their names while it traces."""
+    Path(folder, "grids.py").write_text(changed(text, _as_operator(text, folder))[0])
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "grids", raising=False)
+    return vars(importlib.import_module("grids"))
+
+
+def _as_operator(text: str, folder: Path) -> list[Candidate]:
+    found = candidates(text, problem_at(text, "grid.tolist()", gb_id="GB0124"), folder)
+    return [each for each in found if each.title == "run `ids` as one operator of the graph"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_function_that_cannot_be_traced_is_one_operator(
+    backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    space = _module(GRID, monkeypatch, tmp_path)
+    compiled, x = torch.compile(space["f"], backend=backend, fullgraph=True), torch.randn(5, 3, requires_grad=True)
+    for grid in ([[2, 3], [4, 2]], [[4, 1], [2, 5]], [[6, 3]]):
+        made = compiled(x, torch.tensor(grid))
+        torch.testing.assert_close(made, space["f"](x, torch.tensor(grid)))
+        made.sum().backward()
+    space["GRID"].step = 3  # it is read when the graph runs
+    torch.testing.assert_close(compiled(x, torch.tensor(grid)), space["f"](x, torch.tensor(grid)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("found = []", "found = [grid.add_(1).flatten()]"),
+        ("torch.cat(found)", "grid"),
+        ("torch.cat(found)", "len(found)"),
+        ("torch.cat(found)", "torch.cat(found) * torch.ones(1, requires_grad=True)"),
+    ],
+)
+def test_what_is_no_operator_is_left_to_a_break(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    space = _module(GRID.replace(old, new), monkeypatch, tmp_path)
+    ids, grid, own = space["GRID"].ids, torch.tensor([[2, 3], [4, 2]]), torch.tensor([[2, 3], [4, 2]])
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(ids, backend="eager", fullgraph=True)(grid, 1)
+    assert torch.equal(grid, own)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda *given: ids(*given), backend="eager")
+    torch.testing.assert_close(compiled(grid, 1), ids(own, 1))
+    assert torch.equal(grid, own)
+
+
+def test_an_operator_checks_the_sizes_that_torch_was_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = GRID.replace("return torch.cat(found)", "return torch.zeros(7 if self.step == 2 else 8)")
+    space = _module(text, monkeypatch, tmp_path)
+    compiled, grid = torch.compile(space["GRID"].ids, backend="eager", fullgraph=True), torch.tensor([[2, 3], [4, 2]])
+    assert compiled(grid, 1).shape == (7,)
+    space["GRID"].step = 3
+    with pytest.raises(RuntimeError, match=r"\[8\]; torch compiled for torch.float32 \[7\]"):
+        compiled(grid, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    def ids", "    @staticmethod\n    def ids"),
+        ("return torch.cat(found)", "yield torch.cat(found)"),
+        ("return torch.cat(found)", "return"),
+        ("found = []", "found = [*extra]"),
+    ],
+)
+def test_a_function_of_another_form_is_no_operator(old: str, new: str, tmp_path: Path) -> None:
+    found = _as_operator(GRID.replace(old, new), tmp_path)
+    assert len(found) == ("extra" in new)  # a caller's mapping is passed like the rest
+
+
+def test_the_message_of_a_check_has_no_numbers_in_compiled_code(tmp_path: Path) -> None:
+    text = f'{HEAD}def f(x, n):\n    self.check(n > 0, F"{{{{{{n!r:>4}}}}}} of {{x.shape}}\\n")\n    return x\n'
+    marked = 'F"{{{n!r:>4}}} of {x.shape}\\n"'
+    assert one(text, marked, tmp_path) == [
+        f'self.check(n > 0, ("{{…}} of …\\n" if torch.compiler.is_dynamo_compiling() else {marked}))'
+    ]
+    for old, new in (("self.check", "y = self.check"), ("self.check", "print"), ("> 0, F", "> 0, 2 * F")):
+        other = text.replace(old, new)
+        assert not any("message" in each.title for each in candidates(other, problem_at(other, marked), tmp_path))
 
 
 CONFIGURATION = f"""{HEAD}import copy

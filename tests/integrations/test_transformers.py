@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,35 +14,11 @@ import torch
 
 import dynadiag
 
-pytest.importorskip("accelerate")  # the Trainer needs it
-from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 
-from dynadiag.integrations.transformers import DynadiagCallback
-
-
-class Tracker(TrainerCallback):
-    """Stands for a tracker, which is told in `on_log`."""
-
-    def __init__(self) -> None:
-        self.logs: list[dict[str, Any]] = []
-
-    def on_log(self, _args: Any, _state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:
-        self.logs.append(dict(logs))
-
-
-class Model(PreTrainedModel):
-    config_class = PretrainedConfig
-    main_input_name = "x"
-
-    def __init__(self) -> None:
-        super().__init__(PretrainedConfig())
-        self.layer = torch.nn.Linear(4, 1)
-        self.post_init()
-
-    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        if x.isnan().any().item():
-            x = x.nan_to_num()
-        return {"loss": self.layer(x).square().mean()}
+@pytest.fixture
+def loop() -> Any:
+    pytest.importorskip("accelerate")  # the Trainer needs it
+    return importlib.import_module("tests.integrations.transformers_training")
 
 
 @pytest.fixture(autouse=True)
@@ -51,27 +28,10 @@ def fresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def trainer(folder: Path, *callbacks: TrainerCallback, steps: int = 4) -> Trainer:
-    arguments = TrainingArguments(
-        output_dir=str(folder / "out"),
-        max_steps=steps,
-        per_device_train_batch_size=2,
-        logging_steps=1,
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        save_strategy="no",
-        torch_compile=True,
-        torch_compile_backend="eager",
-    )
-    data = [{"x": torch.ones(4)} for _ in range(20)]
-    return Trainer(Model(), arguments, train_dataset=data, callbacks=list(callbacks))
-
-
-def test_some_steps_are_recorded_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tracker, path = Tracker(), tmp_path / "run.dynadiag"
+def test_some_steps_are_recorded_and_told(loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tracker, path = loop.Tracker(), tmp_path / "run.dynadiag"
     with caplog.at_level(logging.INFO, "dynadiag"):
-        made = trainer(tmp_path, tracker, DynadiagCallback(path, first_step=1, last_step=2))
+        made = loop.trainer(tmp_path, tracker, loop.DynadiagCallback(path, first_step=1, last_step=2))
         made.train()
     with dynadiag.open(path) as recording:
         assert [item.gb_id for item in recording.breaks] == ["GB0124"]
@@ -84,32 +44,28 @@ def test_some_steps_are_recorded_and_told(tmp_path: Path, caplog: pytest.LogCapt
     assert f"dynadiag explain {path}" in caplog.text
 
 
-def test_training_stops_when_a_budget_is_exceeded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = trainer(tmp_path, DynadiagCallback(tmp_path / "run.dynadiag", last_step=2, max_breaks=0))
+def test_training_stops_when_a_budget_is_exceeded(loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = loop.trainer(tmp_path, loop.DynadiagCallback(tmp_path / "run.dynadiag", last_step=2, max_breaks=0))
     made.train()
     assert made.state.global_step == 2
     assert "over budget: 1 graph break, 0 allowed" in caplog.text
 
 
-def test_it_only_says_so_without_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    callback = DynadiagCallback(tmp_path / "run.dynadiag", last_step=1, max_breaks=0, stop=False)
-    made = trainer(tmp_path, callback, steps=2)
+def test_it_only_says_so_without_stop(loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    callback = loop.DynadiagCallback(tmp_path / "run.dynadiag", last_step=1, max_breaks=0, stop=False)
+    made = loop.trainer(tmp_path, callback, steps=2)
     made.train()
     assert made.state.global_step == 2
     assert "over budget" in caplog.text
 
 
-def test_a_loop_that_ends_early_or_raises_leaves_a_recording(tmp_path: Path) -> None:
-    class Raises(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            raise KeyError("mine")
-
-    trainer(tmp_path, DynadiagCallback(tmp_path / "early.dynadiag"), steps=1).train()
+def test_a_loop_that_ends_early_or_raises_leaves_a_recording(loop: Any, tmp_path: Path) -> None:
+    loop.trainer(tmp_path, loop.DynadiagCallback(tmp_path / "early.dynadiag"), steps=1).train()
     with dynadiag.open(tmp_path / "early.dynadiag") as recording:
         assert len(recording.compiles()) > 0
     torch._dynamo.reset()
     with pytest.raises(KeyError, match="mine"):
-        trainer(tmp_path, Raises(), DynadiagCallback(tmp_path / "raised.dynadiag")).train()
+        loop.trainer(tmp_path, loop.Raises(), loop.DynadiagCallback(tmp_path / "raised.dynadiag")).train()
     gc.collect()
     with dynadiag.open(tmp_path / "raised.dynadiag") as recording:
         assert len(recording.compiles()) > 0
@@ -117,13 +73,13 @@ def test_a_loop_that_ends_early_or_raises_leaves_a_recording(tmp_path: Path) -> 
         pass
 
 
-def test_what_cannot_be_recorded_is_refused_before_training(tmp_path: Path) -> None:
+def test_what_cannot_be_recorded_is_refused_before_training(loop: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.dynadiag"
     path.write_text("mine")
     with pytest.raises(dynadiag.DynadiagError, match="force"):
-        trainer(tmp_path, DynadiagCallback(path)).train()
+        loop.trainer(tmp_path, loop.DynadiagCallback(path)).train()
     assert path.read_text() == "mine"
     with pytest.raises(dynadiag.DynadiagError, match="max-braeks"):
-        DynadiagCallback(path, max_braeks=1)
+        loop.DynadiagCallback(path, max_braeks=1)
     with pytest.raises(dynadiag.DynadiagError, match="steps 3 to 2"):
-        DynadiagCallback(path, first_step=3, last_step=2)
+        loop.DynadiagCallback(path, first_step=3, last_step=2)

@@ -1,4 +1,4 @@
-"""Recordings of the test programs, each made once in a process of its own."""
+"""Recordings of the test programs, each made once for all workers, in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dynadiag.recording.fold import fold
 from dynadiag.recording.opening import open_recording
 from tests.interpreters import DYNADIAG, warm
 from tests.kernels.programs import program
+from tests.shared import shared_folder
 
 
 @functools.cache
@@ -29,9 +30,9 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **ours, **more}
 
 
-def record(text: str, name: str, *, caches: bool = False) -> Path:
+def record(text: str, name: str, folder: Path | None = None, *, caches: bool = False) -> Path:
     """Run a program under the recorder."""
-    folder = Path(_folder().name)
+    folder = folder or Path(_folder().name)
     path, recording = folder / f"{name}.py", folder / f"{name}.dynadiag"
     path.write_text(text)
     off = {} if caches else {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
@@ -49,9 +50,11 @@ def recorded(language: str, *, changed: bool = False) -> Path:
 
 @functools.cache
 def _recorded(language: str, changed: bool) -> Path:
-    return record(program(language, changed=changed), "program", caches=False).rename(
-        Path(_folder().name, f"{language}-{'changed' if changed else 'plain'}.dynadiag")
-    )
+    with shared_folder(f"kernels-{language}") as folder:
+        kept = folder / f"{'changed' if changed else 'plain'}.dynadiag"
+        if not kept.exists():
+            record(program(language, changed=changed), "program", folder).rename(kept)
+        return kept
 
 
 @functools.cache

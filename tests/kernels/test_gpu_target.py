@@ -15,6 +15,7 @@ from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.torch_private.gpu_specs import GPU_SPECS
 from dynadiag.trial.compile_stages import _target
+from tests.shared import shared_folder
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
 DYNADIAG = (sys.executable, "-P", "-m", "dynadiag")
@@ -83,20 +84,26 @@ assert not torch.cuda.is_available()
 
 
 @pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratedModule]:
+def generated() -> list[GeneratedModule]:
     """The modules of the program, which asserts by itself that its results are eager's."""
-    folder = tmp_path_factory.mktemp("target")
+    with shared_folder("gpu-target") as folder:
+        if not (folder / "generated.dynadiag").exists():
+            _generate(folder)
+        with dynadiag.open(folder / "generated.dynadiag") as recording:
+            return list(generated_modules(recording))
+
+
+def _generate(folder: Path) -> None:
     (folder / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
-    command = [*DYNADIAG, "explain", "--target", "h200", "-o", "generated.dynadiag", "program.py"]
+    command = [*DYNADIAG, "explain", "--force", "--target", "h200", "-o", "made.dynadiag", "program.py"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = " ".join(done.stdout.split())
     assert "generated for a GPU that is not here, NVIDIA H200" in told
     assert "priced is split around `shop.price`, which runs in no CUDA graph" in told
     assert "y = price(y)" in told
-    with dynadiag.open(folder / "generated.dynadiag") as recording:
-        return list(generated_modules(recording))
+    (folder / "made.dynadiag").rename(folder / "generated.dynadiag")
 
 
 def _sources(generated: list[GeneratedModule], function: str, stage: str) -> list[str]:

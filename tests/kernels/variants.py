@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from dynadiag.kernels.generated_module import KernelCall
@@ -14,6 +13,7 @@ from dynadiag.recording.opening import open_recording
 from tests.interpreters import warm
 from tests.kernels.programs import HEAD
 from tests.kernels.recorded import environment
+from tests.shared import shared_folder
 
 __all__ = ["path", "variant"]
 
@@ -59,22 +59,22 @@ def _program(language: str) -> str:
     return HEAD[language] + "".join(models) + _RUN
 
 
-@functools.cache
-def _folder(language: str) -> tempfile.TemporaryDirectory[str]:
-    """The recordings, made."""
-    folder = tempfile.TemporaryDirectory(prefix="dynadiag-variants-")
-    Path(folder.name, "model.py").write_text(_program(language))
+def path(language: str, name: str) -> Path:
+    """The recording of a variant."""
+    with shared_folder(f"variants-{language}") as folder:
+        if not (folder / "made").exists():
+            _record(language, folder)
+            (folder / "made").touch()
+        return folder / f"{name}.dynadiag"
+
+
+def _record(language: str, folder: Path) -> None:
+    (folder / "model.py").write_text(_program(language))
     off = environment(TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     command = [sys.executable, "model.py"]
     with warm():
-        done = subprocess.run(command, cwd=folder.name, env=off, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=folder, env=off, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder
-
-
-def path(language: str, name: str) -> Path:
-    """The recording of a variant."""
-    return Path(_folder(language).name, f"{name}.dynadiag")
 
 
 @functools.cache

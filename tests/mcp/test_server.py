@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dynadiag
 from dynadiag.__main__ import COMMANDS
 from dynadiag.mcp.tools import command_tools
 
 pytest.importorskip("mcp")
+import anyio
+import mcp_types as types
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from dynadiag.mcp import server
 
 PROGRAM = """\
 import pathlib
@@ -29,14 +41,20 @@ def step(x):
 
 step(torch.ones(3))
 """
-WAITS = """\
+STARTS = """\
+import os
 import signal
+import subprocess
 import sys
 import torch
 
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
-print("waiting", file=sys.stderr, flush=True)
-signal.pause()
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True)
+print("started", os.getpid(), child.pid, file=sys.stderr, flush=True)
+if "ends" not in sys.argv:
+    signal.pause()
 """
 
 
@@ -44,10 +62,13 @@ class Client:
     """The client's side of the pipe. ``session`` is what both have said."""
 
     def __init__(self, folder: Path) -> None:
+        (folder / "starts.py").write_text(STARTS)
+        self.folder = folder
         self.session: list[dict[str, Any]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dynadiag", "mcp"],
             cwd=folder,
+            env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -83,6 +104,14 @@ class Client:
     def read(self, uri: str) -> dict[str, Any]:
         return self.ask("resources/read", {"uri": uri})
 
+    def started(self) -> list[int]:
+        """The processes that ``starts.py`` has named in a line of progress."""
+        lines = [message["params"]["message"] for message in self.session if "progress" in message.get("method", "")]
+        return [int(word) for line in lines if line.startswith("started ") for word in line.split()[1:]]
+
+    def kill(self) -> None:
+        self._process.kill()
+
     def close(self) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -92,12 +121,10 @@ class Client:
         return code
 
 
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "train.py").write_text(PROGRAM)
-    (tmp_path / "waits.py").write_text(WAITS)
-    made = Client(tmp_path)
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    made = Client(tmp_path_factory.mktemp("session"))
+    (made.folder / "train.py").write_text(PROGRAM)
     yield made
     assert made.close() == 0
 
@@ -106,7 +133,7 @@ def text_of(result: dict[str, Any]) -> str:
     return "".join(part["text"] for part in result["content"])
 
 
-def test_a_session(client: Client, tmp_path: Path) -> None:
+def test_a_session(client: Client) -> None:
     assert client.hello["serverInfo"]["name"] == "dynadiag"
     tools = {tool["name"]: tool for tool in client.ask("tools/list", {})["result"]["tools"]}
     assert set(tools) == {*COMMANDS, "sql"} - {"browse", "mcp", "schema"}
@@ -116,11 +143,11 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     refused = client.call("explain", target="train.py")
     assert refused["isError"]
     assert "run=true" in text_of(refused)
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
     explained = client.call("explain", target="train.py", run=True)
     assert not explained.get("isError")
-    assert (tmp_path / "ran").exists()
+    assert (client.folder / "ran").exists()
     result = explained["structuredContent"]
     assert (result["exit_code"], result["document"]["break_count"]) == (0, 1)
     assert result["document"]["findings"][0]["id"] == "GB0059"
@@ -130,7 +157,7 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     listed = client.ask("resources/list", {})["result"]["resources"]
     assert [(item["uri"], item["description"]) for item in listed] == [(uri, "train.py: broke once")]
     recording = uri.removeprefix("dynadiag://")
-    (tmp_path / "ran").unlink()
+    (client.folder / "ran").unlink()
     again = client.call("explain", target=recording)  # a recording is read without run=true
     assert again["structuredContent"]["document"]["break_count"] == 1
     rows = client.call("sql", recording=recording, query="SELECT function, line FROM compile ORDER BY line")
@@ -145,7 +172,7 @@ def test_a_session(client: Client, tmp_path: Path) -> None:
     assert "no kernel" in client.read(f"{uri}?kernel=none")["error"]["message"]
     schema = json.loads(client.read("dynadiag:///schema/explain")["result"]["contents"][0]["text"])
     assert schema["title"] == "dynadiag explain --json"
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -169,25 +196,113 @@ def test_a_program_and_its_arguments_are_one_property_each() -> None:
     assert schema["properties"]["module"]["type"] == "boolean"
 
 
-def test_what_cannot_be_done_is_said_in_one_line(client: Client, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
     for tool, arguments, said in REFUSED:
         result = client.call(tool, **arguments)
         assert result["isError"]
         assert said in text_of(result)
         assert "\n" not in text_of(result).strip()
-    assert not (tmp_path / "ran").exists()
+    assert not (client.folder / "ran").exists()
 
 
-def test_long_work_reports_progress_and_can_be_cancelled(client: Client, tmp_path: Path) -> None:
-    arguments = {"target": "waits.py", "run": True, "output": "kept.dynadiag"}
-    client.tell("tools/call", {"name": "record", "arguments": arguments, "_meta": {"progressToken": "t"}}, 1000)
-    lines = []
-    while "waiting" not in lines:
-        heard = client.hear()
-        assert heard["method"] == "notifications/progress"
-        lines.append(heard["params"]["message"])
-    assert any("compiling" in line for line in lines)
-    client.tell("notifications/cancelled", {"requestId": 1000})
-    client.ask("ping", {})
-    found = client.call("sql", recording=str(tmp_path / "kept.dynadiag"), query="SELECT outcome FROM compile")
-    assert found["structuredContent"]["rows"] == [["ok"]]
+def test_a_cancelled_call_ends_what_it_started_and_keeps_what_it_found(tmp_path: Path) -> None:
+    (tmp_path / "starts.py").write_text(STARTS)
+    (tmp_path / "tmp").mkdir()
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "dynadiag", "mcp"], cwd=tmp_path, env=environment
+    )
+
+    async def session() -> None:
+        progress, listed = Progress(), anyio.Event()
+
+        async def hear(message: object) -> None:
+            if isinstance(message, types.ResourceListChangedNotification):
+                listed.set()
+
+        async with stdio_client(command) as streams, ClientSession(*streams, message_handler=hear) as client:
+            await client.initialize()
+            wanted = {"target": "starts.py", "run": True}
+            async with anyio.create_task_group() as calling:
+                calling.start_soon(partial(client.call_tool, "explain", wanted, progress_callback=progress.hear))
+                await progress.started.wait()
+                calling.cancel_scope.cancel()  # the client tells the server
+            await listed.wait()
+            (recording,) = (await client.list_resources()).resources
+            query = {"recording": recording.uri.removeprefix("dynadiag://"), "query": "SELECT outcome FROM compile"}
+            found = (await client.call_tool("sql", query)).structured_content
+        assert found is not None
+        assert found["rows"] == [["ok"]]
+        assert any("compiling" in line for line in progress.lines)
+        assert not any(map(is_running, progress.processes))
+        assert {file.name for file in (tmp_path / "tmp").iterdir()} <= {f"torchinductor_{getpass.getuser()}"}
+
+    anyio.run(session)
+
+
+def test_a_program_that_ignores_ctrl_c_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_INTERRUPTS", (0.1, 0.1, 60.0))
+    progress = Progress()
+
+    async def cancel() -> None:
+        async with anyio.create_task_group() as calling:
+            words = [f"--output={tmp_path / 'kept.dynadiag'}", str(tmp_path / "starts.py"), "deaf"]
+            calling.start_soon(partial(server.run_command, "record", words, has_document=False, report=progress.report))
+            await progress.started.wait()
+            calling.cancel_scope.cancel()
+
+    (tmp_path / "starts.py").write_text(STARTS)
+    anyio.run(cancel)
+    assert not any(map(is_running, progress.processes))
+    with dynadiag.open(tmp_path / "kept.dynadiag") as recording:
+        assert [row.outcome for row in recording.sql("SELECT outcome FROM compile")] == ["ok"]
+
+
+def test_a_process_that_the_program_leaves_does_not_hold_the_call(client: Client) -> None:
+    wanted = {"target": "starts.py", "arguments": ["ends"], "run": True}
+    answer = client.ask("tools/call", {"name": "record", "arguments": wanted, "_meta": {"progressToken": "t"}})
+    _program, child = client.started()
+    os.kill(child, signal.SIGKILL)  # it still runs
+    assert answer["result"]["structuredContent"]["recording"].endswith(".dynadiag")
+
+
+def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    wanted = {"name": "explain", "arguments": {"target": "starts.py", "run": True}, "_meta": {"progressToken": "t"}}
+    client.tell("tools/call", wanted, 1000)
+    while not client.started():
+        client.hear()
+    program, child = client.started()
+    client.kill()
+    try:
+        while is_running(program):
+            time.sleep(0.05)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    assert client.close() == -signal.SIGKILL
+
+
+class Progress:
+    """The lines of progress of a call of ``starts.py``, and the processes of the program and of what it started."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.processes: list[int] = []
+        self.started = anyio.Event()
+
+    async def report(self, line: str) -> None:
+        self.lines.append(line)
+        if line.startswith("started "):
+            self.processes = [int(word) for word in line.split()[1:]]
+            self.started.set()
+
+    async def hear(self, _done: float, _total: float | None, line: str | None) -> None:
+        await self.report(line or "")
+
+
+def is_running(process: int) -> bool:
+    """Whether a process exists that has not ended."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False

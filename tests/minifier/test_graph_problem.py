@@ -13,7 +13,7 @@ from torch import fx
 
 from minifier import Budget, ReductionError, reduce_graph
 from minifier.graph_analysis import analyze
-from minifier.graph_problem import Case, GraphProblem, copy_to_device
+from minifier.graph_problem import Case, CaseOracle, GraphProblem, copy_to_device
 from minifier.search import PartSelection
 from tests.minifier.random_graphs import (
     all_present,
@@ -62,7 +62,7 @@ def _same(one: Any, other: Any) -> bool:
 def test_any_choice_of_parts_is_a_graph_that_runs(seed: int, size: int, joined: bool, data: st.DataObject) -> None:
     graph = random_graph(size, seed)
     anatomy = analyze(graph, inputs())
-    problem = GraphProblem(anatomy, inputs(), lambda *_: True, [])
+    problem = GraphProblem(anatomy, inputs(), CaseOracle(lambda *_: True))
     kept = data.draw(st.frozensets(st.sampled_from(problem.parts), min_size=1))
     case = problem.case(PartSelection(kept, joined))
     case.module.graph.lint()
@@ -77,7 +77,7 @@ def test_any_choice_of_parts_is_a_graph_that_runs(seed: int, size: int, joined: 
 @settings(max_examples=60, deadline=None)
 def test_bypassing_keeps_the_dataflow_between_what_a_closure_holds(seed: int, size: int, data: st.DataObject) -> None:
     graph = random_graph(size, seed)
-    problem = GraphProblem(analyze(graph, inputs()), inputs(), lambda *_: True, [])
+    problem = GraphProblem(analyze(graph, inputs()), inputs(), CaseOracle(lambda *_: True))
     larger = data.draw(st.frozensets(st.sampled_from(problem.parts), min_size=1))
     kept = data.draw(st.frozensets(st.sampled_from(sorted(larger)), min_size=1))
     assert problem.closure(kept) <= problem.closure(larger)
@@ -135,10 +135,10 @@ def test_the_result_is_one_minimal_by_trying_each() -> None:
     fails = connected(connected_culprits(graph, 3, 5))
     reduction = reduce_graph(graph, inputs(), fails, simplify_inputs=False)
     small = reduction.graph_module
-    problem = GraphProblem(analyze(small, reduction.inputs), reduction.inputs, fails, [])
+    problem = GraphProblem(analyze(small, reduction.inputs), reduction.inputs, CaseOracle(fails))
     for part in problem.parts:
         for joined in (False, True):
-            assert not problem.fails(PartSelection(frozenset(problem.parts) - {part}, joined))
+            assert problem.fails_each([PartSelection(frozenset(problem.parts) - {part}, joined)]) == [False]
 
 
 def test_an_oracle_may_spoil_its_inputs_and_its_graph() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 import hypothesis.strategies as st
 import pytest
@@ -26,14 +25,16 @@ class Numbers:
     def __init__(self, size: int, fails: Callable[[frozenset[int]], bool]) -> None:
         self.parts = tuple(range(size))
         self.asked: list[frozenset[int]] = []
+        self.at_once: list[int] = []  # how many candidates each call has asked for
         self._fails = fails
 
     def key(self, candidate: PartSelection) -> str:
         return str(sorted(candidate.kept))
 
-    def fails(self, candidate: PartSelection) -> bool:
-        self.asked.append(candidate.kept)
-        return self._fails(candidate.kept)
+    def fails_each(self, candidates: Sequence[PartSelection]) -> list[bool]:
+        self.at_once.append(len(candidates))
+        self.asked += [candidate.kept for candidate in candidates]
+        return [self._fails(candidate.kept) for candidate in candidates]
 
     def cost(self, candidate: PartSelection) -> int:
         return len(candidate.kept)
@@ -154,12 +155,11 @@ def test_two_that_only_go_together_are_left_out_together() -> None:
 @pytest.mark.parametrize("width", [2, 3, 8])
 def test_parallel_trials_find_the_same(width: int) -> None:
     culprits = frozenset({17, 600, 601, 880})
-    with ThreadPoolExecutor(width) as executor:
-        problem = Numbers(1000, lambda kept: culprits <= kept)
-        outcome = reduce_parts(problem, executor=executor, width=width)
+    outcome = reduce_parts(problem := Numbers(1000, lambda kept: culprits <= kept), width=width)
     assert outcome.candidate is not None
     assert outcome.candidate.kept == culprits
     assert len(problem.asked) == len(set(problem.asked))
+    assert max(problem.at_once) == width
 
 
 def test_progress_is_told_after_each_trial() -> None:

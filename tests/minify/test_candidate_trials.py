@@ -67,3 +67,41 @@ for module in (whole, part):
 def test_a_candidate_that_fails_uncompiled_too_is_recognized() -> None:
     run = subprocess.run([sys.executable, "-c", OUT_OF_BOUNDS], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+AT_A_KERNEL = """
+import torch
+import torch._inductor.config as config
+from dynadiag.minify import hooks
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.reduction_task import KERNEL_REACHED, PASSES_AT_KERNEL
+from dynadiag.minify.suspects import reaches_kernel
+from dynadiag.trial import rungs
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.supervise import Limits
+
+rungs.install()
+hooks.install()
+config.cpu_backend = "cpp"
+config.cpp.cxx = ("no compiler",)
+torch._inductor.lowering.lowerings[torch.ops.aten.sin.default] = None
+graphs = [(torch.fx.symbolic_trace(f), [torch.ones(4)]) for f in (lambda x: x.cos() + 1, lambda x: x.sin().cos())]
+
+def tried(*record):
+    plan = Plan("inductor", record=record)
+    trials = CandidateTrials("inductor", plan, Limits.default(120), (), lambda: None, 1, accuracy=False, backward=False)
+    return trials.run_graphs(graphs, CompileSettings(()))
+
+reaches, before = tried(KERNEL_REACHED)
+assert reaches.signature is not None and before.signature is not None
+assert reaches_kernel(reaches) and not reaches_kernel(before)
+passes, fails = tried(PASSES_AT_KERNEL)
+assert passes.passed, passes
+assert fails.signature == before.signature, fails
+"""
+
+
+def test_a_candidate_passes_at_its_first_kernel_and_several_run_side_by_side() -> None:
+    """Where a graph fails before it has a kernel, the C++ compiler has nothing to say about its parts."""
+    run = subprocess.run([sys.executable, "-c", AT_A_KERNEL], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify import proof
 from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.proof import ReproTrialLog, bisect_repro, prove
+from dynadiag.minify.proof import ReproBisection, ReproTrialLog, prove, with_culprits
 from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
@@ -29,6 +29,7 @@ FOUND = Verdict("found", {}, "inductor", culprits=(Culprit("lowering", "tanh", "
 class Runner:
     has_forks: bool = True
     limits: Limits = Limits(600.0, 1 << 30)  # noqa: RUF009 - it is frozen
+    jobs: int = 1
 
     @contextmanager
     def for_program(self, _: Program) -> Iterator[Runner]:
@@ -54,7 +55,9 @@ def after(
 
     monkeypatch.setattr(proof, "bisect", bisect)
     search = TrialSearch(runner, rows, lambda _number, label, _status, _seconds: told.append(label))
-    return bisect_repro(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text), RESULT), told
+    return with_culprits(
+        RESULT, ReproBisection(search, Program("repro.py"), ReproTrialLog(rows, RESULT.text)).run()
+    ), told
 
 
 def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +113,12 @@ def test_another_search_on_a_text_knows_each_outcome_once(rows: TrialLog) -> Non
     first = ReproTrialLog(rows, "import torch\n")
     first.add("plan", PASSED, "pass")
     assert first.next_recorded("plan") is None  # whoever asks again wants another trial
-    second = first.for_next_search()
+    second = first.for_next_search({})
     assert second.has_recorded("plan")
     assert second.next_recorded("plan") == PASSED
     assert second.next_recorded("plan") is None
     second.add("plan", SLOW, "pass")
-    assert second.for_next_search().next_recorded("plan") == SLOW
+    assert second.for_next_search({}).next_recorded("plan") == SLOW
 
 
 HANG = Signature("hang", "hang", "the trial did not end")
@@ -130,6 +133,7 @@ class FreshRunner(Runner):
     has_forks = True
     failure = HANG
     seconds: ClassVar[list[float]] = []  # the time limit of each trial of the repro
+    started: ClassVar[list[list[str | None]]] = []  # the rungs of the trials that were started at once
 
     def __init__(self, program: Program, *_: Any, limits: Limits | None = None, **_options: Any) -> None:
         self.limits = limits or Limits(600.0, 1 << 30)
@@ -147,6 +151,29 @@ class FreshRunner(Runner):
         return Outcome(None if plan.rung else self.failure, self.limits.seconds if plan.rung is None else 1.0)
 
     run = run_fresh
+
+    def start_fresh(self, plans: Sequence[Plan]) -> None:
+        self.started.append([plan.rung for plan in plans])
+
+
+@pytest.mark.parametrize(("jobs", "failure"), [(1, RAISED), (2, RAISED), (2, HANG)])
+def test_the_fresh_processes_run_while_the_repro_is_bisected(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, jobs: int, failure: Signature
+) -> None:
+    monkeypatch.setattr(proof, "Runner", FreshRunner)
+    monkeypatch.setattr(FreshRunner, "failure", failure)
+    monkeypatch.setattr(FreshRunner, "started", [])
+    monkeypatch.setattr(FreshRunner, "jobs", jobs)
+    program = Program(str(tmp_path / "repro.py"))
+    search = TrialSearch(FreshRunner(program), rows)  # type: ignore[arg-type]  # a stand-in
+    result = MinifyResult("reduced", rung="aot_eager", text="x", failure=failure)
+    seen: list[list[str | None]] = []
+    monkeypatch.setattr(proof, "_verdict", lambda *_: seen.extend(FreshRunner.started))
+    log = ReproTrialLog(rows, "x")
+    found = prove(search, program, log, result, {}, ReproBisection(search, program, log))
+    assert found.proved
+    # A hang is told by the time that it takes, so nothing runs beside it.
+    assert seen == ([[None, "uncompiled"]] if jobs > 1 and failure is RAISED else [])
 
 
 @pytest.mark.parametrize("failure", [HANG, RAISED])

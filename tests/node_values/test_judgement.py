@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
-from dynadiag.node_values.judgement import StoredValue, agrees, judge, wrong_within
+from dynadiag.node_values.judgement import StoredValue, agrees, judge, judge_apart, wrong_within
 from dynadiag.trial.reference_run import random_state
 
 
@@ -60,6 +61,31 @@ def test_a_fault_is_told_at_its_node_and_not_at_those_that_read_it(node: str) ->
     stored = {n.name: StoredValue(v, "kernel") for n, v in run.env.items() if n.op.startswith("call_")}
     made = judge(module, inputs, stored, random_state())
     assert [name for name, one in made.of.items() if one.wrong] == [node]
+    own = values_of(module, inputs)
+    apart = [name for name, each in stored.items() if not agrees(own[name], each.value)]
+    made = judge_apart(module, inputs, stored, own, apart, random_state())
+    assert [name for name, one in made.of.items() if one.wrong] == [node]
+
+
+def test_only_what_lies_between_stored_values_runs() -> None:
+    module, inputs = fx.symbolic_trace(block), (torch.randn(8, 16), torch.randn(16, 16))
+    own = values_of(module, inputs)
+    stored = {"relu": StoredValue(own["relu"].clone(), "a"), "softmax": StoredValue(own["softmax"] * 1.5, "b")}
+    made = judge_apart(module, inputs, stored, own, ["softmax"], random_state())
+    assert made.of["softmax"].wrong
+    assert set(made.values) == {"relu", "mul", "softmax", "output"}
+
+
+def test_a_part_is_judged_by_the_precision_with_which_its_kernel_began() -> None:
+    """What a kernel stores in bfloat16 it goes on with in float32: its sum in float32 is no more precise than that."""
+    x, y, z = (torch.randn(64, 64).bfloat16() for _ in range(3))
+    module = fx.symbolic_trace(lambda x, y, z: (x * y + z).float() * 2)
+    own = values_of(module, (x, y, z))
+    precise = (x.float() * y.float() + z.float()) * 2
+    stored = {"mul": StoredValue(x * y, "kernel"), "mul_1": StoredValue(precise, "kernel")}
+    judged = functools.partial(judge_apart, module, (x, y, z), own=own, apart=["mul_1"], state=random_state())
+    assert judged(stored=stored).of["mul_1"].wrong is False
+    assert judged(stored=stored | {"mul_1": StoredValue(precise * 1.2, "kernel")}).of["mul_1"].wrong is True
 
 
 def test_one_element_is_enough() -> None:

@@ -99,13 +99,16 @@ def test_the_error_of_a_node_is_its_own() -> None:
     [
         lambda a, b, c: a @ b,
         lambda a, b, c: F.linear(a, b.T),
+        lambda a, b, c: F.linear(a, b.T, c[0]),
         lambda a, b, c: torch.addmm(c, a, b),
-        lambda a, b, c: torch.bmm(a.expand(2, 512, 256), b.expand(2, 256, 256)),
-        lambda a, b, c: torch.baddbmm(c.expand(2, 512, 256), a.expand(2, 512, 256), b.expand(2, 256, 256)),
+        lambda a, b, c: torch.bmm(a.expand(2, 512, 256), b.expand(2, 256, 768)),
+        lambda a, b, c: torch.baddbmm(c.expand(2, 512, 768), a.expand(2, 512, 256), b.expand(2, 256, 768)),
     ],
 )
-def test_a_large_product_in_float32_is_compared_with_float64_in_some_rows(function: Callable[..., Any]) -> None:
-    a, b, c = torch.randn(512, 256), torch.randn(256, 256), torch.randn(512, 256)
+def test_a_large_product_in_float32_is_compared_with_float64_in_some_rows_and_columns(
+    function: Callable[..., Any],
+) -> None:
+    a, b, c = torch.randn(512, 256), torch.randn(256, 768), torch.randn(512, 768)
     made = run(function, a, b, c)
     last = made.nodes[-1]
     with torch.no_grad():
@@ -113,7 +116,7 @@ def test_a_large_product_in_float32_is_compared_with_float64_in_some_rows(functi
     assert whole is not None
     assert whole / 4 < last["off_float64"] < whole * 2  # its scale is that of the rows
     assert "float64" not in last
-    assert list(made.notes) == ["of a large product in float32 only 64 rows are compared with float64"]
+    assert list(made.notes) == ["of a large product in float32 64 rows and 256 columns are compared with float64"]
     overflowing = run(function, a.abs(), b.abs() * 1e37, c)
     assert "overflows float32" in overflowing.nodes[-1]["cause"]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests import shared
 from tests.samples.running import TORCH, explained
 
 FOLDER = Path(__file__).parent
@@ -70,4 +71,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with shared.use():
+        sys.exit(main())

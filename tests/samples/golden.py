@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import shared
 from tests.samples.running import SAMPLES, TORCH, explained, span_text
 
 FOLDER = Path(__file__).with_name("golden")
@@ -87,4 +88,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with shared.use():
+        sys.exit(main())

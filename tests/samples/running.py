@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tests.interpreters import DYNADIAG, warm
+from tests.shared import shared_folder
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 TORCH = ".".join(version("torch").split(".")[:2])
@@ -28,7 +29,7 @@ class Ended:
     code: int
     stdout: str
     stderr: str
-    left: tuple[str, ...]
+    left: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +64,17 @@ def bare(path: Path) -> Ended:
 
 @functools.cache
 def explained(path: Path) -> Explained:
-    """Run a program under `dynadiag explain`; once in this process for each program."""
-    kept = Path(_kept().name)
-    document, recording = kept / f"{path.stem}.json", kept / f"{path.stem}.dynadiag"
-    with tempfile.TemporaryDirectory() as folder:
-        ended = _run([str(DYNADIAG), "explain", "--json", str(document), "-o", str(recording), str(path)], Path(folder))
-    assert document.exists(), ended.stderr
-    return Explained(path, ended, json.loads(document.read_text()), recording)
-
-
-@functools.cache
-def _kept() -> tempfile.TemporaryDirectory[str]:
-    """A folder for recordings that lives as long as this process."""
-    return tempfile.TemporaryDirectory(prefix="dynadiag-samples-")
+    """Run a program under `dynadiag explain`; once for each program."""
+    with shared_folder(f"{path.parent.name}-{path.stem}") as kept:
+        document, recording, ending = (kept / name for name in ("explained.json", f"{path.stem}.dynadiag", "ended"))
+        if not ending.exists():
+            words = ["explain", "--force", "--json", str(document), "-o", str(recording), str(path)]
+            with tempfile.TemporaryDirectory() as folder:
+                ended = _run([str(DYNADIAG), *words], Path(folder))
+            assert document.exists(), ended.stderr
+            ending.write_text(json.dumps(asdict(ended)))
+        ended = Ended(**json.loads(ending.read_text()))
+        return Explained(path, ended, json.loads(document.read_text()), recording)
 
 
 def _run(command: list[str], folder: Path) -> Ended:
@@ -100,7 +99,7 @@ def _run_in(command: list[str], folder: Path) -> Ended:
     )
     files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     left = sorted(str(path) for path in files if ".nv" not in path.parts)  # the driver's cache on a GPU
-    return Ended(process.returncode, process.stdout, process.stderr, tuple(left))
+    return Ended(process.returncode, process.stdout, process.stderr, left)
 
 
 def _environment(places: Mapping[str, Path]) -> dict[str, str]:

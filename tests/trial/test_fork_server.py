@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from dynadiag.bisection.bisector import HOOKS
-from dynadiag.trial.plan import Plan, Switch
+from dynadiag.trial.plan import AS_WRITTEN, Plan, Switch
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
 from tests.interpreters import warm
 
 PROGRAM = """
@@ -79,6 +80,7 @@ SUPERVISOR = """
 import sys
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
+from dynadiag.trial.supervise import Limits
 from tests.interpreters import warm
 with Runner(Program(sys.argv[1])) as runner:
     runner.run_fresh()
@@ -171,3 +173,32 @@ def test_a_program_without_a_clock_is_stopped_at_its_first_call(tmp_path: Path) 
     file.write_text("from __future__ import annotations\nruntime = 'import time'  # time\n" + installed + COMPILES)
     with warm(), Runner(Program(str(file)), HOOKS) as runner:
         assert runner.start_forks(threads=1) is None
+
+
+def test_a_runner_that_shares_a_zygote_leaves_it_to_the_others(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n")
+    program, plan = Program(str(tmp_path / "program.py")), Plan(rung="eager")
+    with warm(), Runner(program, HOOKS) as runner:
+        runner.start_forks(1, checkpoint=False)
+        with runner.for_program(program) as other, runner.for_program(program) as further:
+            other.stop_forks()  # as where its forks show another failure
+            assert not other.has_forks
+            assert further.run(plan).passed
+            assert not further.notes
+        assert runner.run(plan).passed
+        assert not runner.notes
+
+
+def test_trials_in_fresh_interpreters_run_while_others_do(tmp_path: Path) -> None:
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    (tmp_path / "program.py").write_text(
+        "import os\nimport sys\n\n"
+        f"other = {second!r}\ntry:\n    os.mkdir({first!r})\n"
+        f"except FileExistsError:\n    other = {first!r}\n    os.mkdir({second!r})\n"
+        "while not os.path.exists(other):\n    pass\nsys.exit(3)\n"  # each ends only while the other runs
+    )
+    uncompiled = Plan(rung="uncompiled")
+    with Runner(Program(str(tmp_path / "program.py")), HOOKS, Limits.default(60.0)) as runner:
+        runner.start_fresh([AS_WRITTEN, uncompiled])
+        found = [runner.run_fresh(plan).signature for plan in (AS_WRITTEN, uncompiled)]
+    assert [each and each.type for each in found] == ["3", "3"]

@@ -15,7 +15,8 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.rewrites.while_compiling import WhileCompiling, body_of
+from dynadiag.fixes.rewrites.definitions import body_of
+from dynadiag.fixes.rewrites.while_compiling import while_compiling
 from dynadiag.recording.records import Span
 
 _WHY = "it returns at once where everything is set up, so it has an effect on its first call alone"
@@ -41,7 +42,7 @@ def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
     """The function as one that torch calls while it compiles."""
     file, function, name = site.file, site.node, site.node.name.value
-    made = WhileCompiling.of(file, f"_{name.strip('_')}", name, function, guarded=False)
+    made = while_compiling(file, f"_{name.strip('_')}", name, function, guarded=False)
     argument = function.params.params[0].name.value
     edits = made.before(file, body_of(function)[0], f"{{call}}({argument})", "return")
     yield Candidate(f"call `{name}` while torch compiles", "source", edits, _WHY)

@@ -7,19 +7,15 @@ there by `comptime`. Torch guards on the constants that the object holds, and co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
-from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
-from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.edits import ParsedSource
+from dynadiag.fixes.rewrites.definitions import TRACED, Definition, Helpers, body_of
 
-_DOCSTRING = m.SimpleStatementLine([m.Expr(m.SimpleString() | m.ConcatenatedString())])
-_TRACED = "torch.compiler.is_dynamo_compiling()"
 _COPY_WHY = "torch guards on what the object holds, and copies it again where that changes"
 _CALL_WHY = "torch guards on what its object holds, and calls it again where that changes"
-_NAMES = ("_Made", "_give", "_compile_time_name", "_contents", "_while_compiling")
 _HELPERS = '''
 
 class _Made:
@@ -84,61 +80,22 @@ def _while_compiling(function, contents=_contents):
 '''
 
 
-@dataclass(frozen=True, slots=True)
-class WhileCompiling:
-    """A function of one object that is called while torch compiles: its name, and the edits that define it."""
-
-    name: str
-    edits: tuple[Edit, ...]
-
-    @classmethod
-    def of(
-        cls, file: ParsedSource, name: str, function: str, beside: cst.CSTNode, *, guarded: bool = True
-    ) -> WhileCompiling:
-        """Define ``name`` behind the statement of ``beside``. ``function`` is the text of what it calls.
-
-        With ``guarded=False`` torch guards on nothing of the object: right for what is done once.
-        """
-        names = [file.free_name(each, of=file.module) for each in _NAMES]
-        text, end = _HELPERS, file.newline
-        for old, new in zip(_NAMES, names, strict=True):
-            text = text.replace(old, new)
-        imports = [f"import {each}" for each in ("copy", "torch") if not file.imports(each)]
-        imports += ["import torch._dynamo.comptime", ""]
-        text = ("\n".join(imports) + text.replace("    ", file.indent_unit)).replace("\n", end)
-        free = file.free_name(name, of=file.statement(beside))
-        made = f"{names[-1]}({function}{'' if guarded else ', contents=lambda value: None'})"
-        helpers = file.insert_line(file.after_imports(), text)
-        definition = file.insert_line(_line_behind(file, beside), f"{end}{end}{free} = {made}{end}")
-        return cls(free, (helpers, definition))
-
-    def in_place_of(self, file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
-        """The edits after which a call of one argument is made so where torch traces it."""
-        text = f"({self.name}({file.code(call.args[0].value)}) if {_TRACED} else {file.code(call)})"
-        return (*self.edits, file.replace(call, text))
-
-    def before(self, file: ParsedSource, first: cst.BaseStatement, *lines: str) -> tuple[Edit, ...]:
-        """The edits after which a function whose first statement is ``first`` begins with these lines where torch
-        traces it. ``{call}`` is the name of this one.
-        """
-        pad, unit, end = file.indent(first), file.indent_unit, file.newline
-        begun = [f"{pad}if {_TRACED}:", *(f"{pad}{unit}{line.format(call=self.name)}" for line in lines)]
-        return (*self.edits, file.insert_line(file.line(first), "".join(f"{line}{end}" for line in begun)))
+_WHILE_COMPILING = Helpers(
+    _HELPERS,
+    ("_Made", "_give", "_compile_time_name", "_contents", "_while_compiling"),
+    ("copy", "torch", "torch._dynamo.comptime"),
+)
 
 
-def body_of(function: cst.FunctionDef) -> list[cst.BaseStatement]:
-    """The statements of a function without its docstring; none of one on a single line."""
-    if not isinstance(function.body, cst.IndentedBlock):
-        return []
-    return [each for each in function.body.body if not m.matches(each, _DOCSTRING)]
+def while_compiling(
+    file: ParsedSource, name: str, function: str, beside: cst.CSTNode, *, guarded: bool = True
+) -> Definition:
+    """A function of one object that is called while torch compiles. ``function`` is the text of what it calls.
 
-
-def _line_behind(file: ParsedSource, node: cst.CSTNode) -> int:
-    """The line behind the statement of the module that a node is in."""
-    top = node
-    while (above := file.parent(top)) is not None and above is not file.module:
-        top = above
-    return file.end_line(top) + 1
+    With ``guarded=False`` torch guards on nothing of the object: right for what is done once.
+    """
+    arguments = f"{function}{'' if guarded else ', contents=lambda value: None'}"
+    return Definition.of(file, _WHILE_COMPILING, name, arguments, beside)
 
 
 def object_copies(site: Site[cst.Call]) -> Iterator[Candidate]:
@@ -156,16 +113,17 @@ def object_copies(site: Site[cst.Call]) -> Iterator[Candidate]:
     if not isinstance(function, cst.FunctionDef):
         return
     copier = file.code(call.func)
-    made = WhileCompiling.of(file, f"_{copier.rpartition('.')[2]}", copier, function)
+    made = while_compiling(file, f"_{copier.rpartition('.')[2]}", copier, function)
     title = f"copy the object with `{copier}` while torch compiles"
-    yield Candidate(title, "source", made.in_place_of(file, call), _COPY_WHY)
+    text = f"({made.name}({file.code(call.args[0].value)}) if {TRACED} else {file.code(call)})"
+    yield Candidate(title, "source", (*made.edits, file.replace(call, text)), _COPY_WHY)
     given, body = _parameters(function), body_of(function)
     if given is None or not body or not _only_returns(file, function):
         return
     name = function.name.value
     is_method = isinstance(file.enclosing(function, cst.ClassDef, cst.FunctionDef), cst.ClassDef)
     text = f"lambda value, *rest: value.{name}(*rest)" if is_method else name
-    made = WhileCompiling.of(file, f"_{name.strip('_')}", text, function)
+    made = while_compiling(file, f"_{name.strip('_')}", text, function)
     edits = made.before(file, body[0], f"return {{call}}({', '.join(given)})")
     yield Candidate(f"call `{name}` while torch compiles", "source", edits, _CALL_WHY)
 

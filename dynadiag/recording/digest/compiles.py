@@ -10,13 +10,22 @@ from dynadiag.recording.code_origin import is_resume_function, is_user_file, ori
 from dynadiag.recording.digest.breaks import parse_frames
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext
 from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
-from dynadiag.recording.records import Compile, Event, Frame, GuardFailure, Recompile, Record, Seconds, SkippedFrame
+from dynadiag.recording.records import (
+    NO_OPERATION,
+    Compile,
+    Event,
+    Frame,
+    GuardFailure,
+    Recompile,
+    Record,
+    Seconds,
+    SkippedFrame,
+)
 from dynadiag.recording.torch_text.breaks import parse_message
 
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
 _LIMIT_UNDER_FULLGRAPH = "FailOnRecompileLimitHit"  # the exception where nothing may be left to Python
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
-_NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 _NO_OPERATION_AFTER_BREAK = "what follows the break has no tensor operation"
 _METRICS_OF_PART = {
     "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
@@ -198,7 +207,7 @@ def _skip_reason(entry: _OpenCompile) -> str:
     """Why Dynamo left a frame to Python, in one sentence. The break behind it has the details."""
     if entry.reason:
         return parse_message(entry.reason).reason
-    return _NO_OPERATION_AFTER_BREAK if entry.is_resume else _NO_OPERATION
+    return _NO_OPERATION_AFTER_BREAK if entry.is_resume else NO_OPERATION
 
 
 def _seconds(parts: dict[str, float]) -> Seconds:
