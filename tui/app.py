@@ -14,8 +14,6 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from dynadiag.errors import DynadiagError
-from tui.bookmark_actions import BookmarkActionsApp
 from tui.command_actions import CommandActionsApp
 from tui.key_bindings import footer_key, hidden_key
 from tui.key_queue import KeyQueue
@@ -33,11 +31,14 @@ from tui.widgets.tabs import Tabs
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from tui.bookmarks import Bookmark
+
 
 MIN_SIZE = (40, 10)  # columns and rows; nothing can be laid out in less
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # signals after which the terminal must be restored too
 _SIGNAL_EXIT_BASE = 128  # what a shell adds to a signal in an exit code
 _MAX_SHORT_ROWS = 30  # with fewer rows, panes have no frames
+_MAX_MARK_CHARS = 200  # characters of a line that a bookmark keeps
 
 
 def _palette_providers() -> type[Provider]:
@@ -47,7 +48,7 @@ def _palette_providers() -> type[Provider]:
     return ActionProvider
 
 
-class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
+class Browser(SettingsApp, CommandActionsApp):
     """The terminal browser of one recording, or of several one after another."""
 
     CSS_PATH = "browser.tcss"
@@ -130,8 +131,7 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.use_settings()
         self._update_tabs()
-        if (focus := self.current.first_focus()) is not None:
-            focus.focus()
+        self.current.first_focus().focus()
         self.set_status("", "")
         if self._pick:
             self.action_open()
@@ -173,11 +173,9 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         ]
         sections = [(type(view).TITLE, own), ("Everywhere", type(self).BINDINGS)]
         lines, words = self.focused_lines, []
-        if lines is not None and lines.count:
-            try:
+        with self.reporting_problems():  # torch's registry may be damaged
+            if lines is not None and lines.count:
                 words = list(explain_words(f"{lines.border_title or ''} {lines.text_of(lines.cursor)}"))
-            except DynadiagError as error:  # torch's registry is damaged
-                self.report_problem(str(error))
         self.push_screen(HelpScreen(sections, self.chosen_keys, words))
 
     def action_command_palette(self) -> None:
@@ -200,8 +198,6 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
         self.screen.set_class(event.size.width < width or event.size.height < height, "-tiny")
         self.screen.set_class(event.size.height < _MAX_SHORT_ROWS, "-short")
 
-    # Other recordings
-
     def action_open(self) -> None:
         """List the recordings of the state folder and of the open ones' folders, and open the chosen one, too."""
         first, self._pick = self._pick, False
@@ -209,4 +205,43 @@ class Browser(SettingsApp, CommandActionsApp, BookmarkActionsApp):
 
     def _open(self, path: Path | None) -> None:
         if path is not None:
-            self.go_to_in(path, Location(SCREENS[0].name))
+            self.go_to_in((path, Location(SCREENS[0].name)))
+
+    # Bookmarks
+
+    async def action_mark(self) -> None:
+        """Ask for a note, and keep it with the cursor's line as a bookmark."""
+        from tui.bookmarks import Bookmark
+
+        lines, place = self.focused_lines, self.location
+        if self.folder is None or lines is None:
+            self.notify("no line to mark" if lines is None else "there is no folder for bookmarks", severity="warning")
+            return
+        text = lines.text_of(lines.cursor).strip()[:_MAX_MARK_CHARS] if lines.count else ""
+
+        def mark(note: str) -> None:
+            with self.reporting_problems("the bookmark is not kept: "):
+                self._keep_marks([*self._marks(), Bookmark(place, text, note)])
+
+        await (await self.prompt()).ask("note (may be empty): ", "", mark)
+
+    def _marks(self) -> list[Bookmark]:
+        from tui.bookmarks import bookmark_path, read_bookmarks
+
+        return read_bookmarks(bookmark_path(self.folder, self.session.run)) if self.folder else []
+
+    def _keep_marks(self, marks: list[Bookmark]) -> None:
+        from tui.bookmarks import bookmark_path, write_bookmarks
+
+        with self.reporting_problems("the bookmarks are not kept: "):
+            write_bookmarks(bookmark_path(self.folder or Path(), self.session.run), marks)
+            self.notify(f"bookmarks: {len(marks):,}")
+
+    def action_marks(self) -> None:
+        """List the bookmarks."""
+        from tui.bookmarks import BookmarkList
+
+        if marks := self._marks():
+            self.push_screen(BookmarkList(marks, self._keep_marks), self.go_to)
+        else:
+            self.notify("there is no bookmark yet: m makes one")

@@ -18,7 +18,7 @@ from tui.dialog import ListDialog
 from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.styled_text import one_line
-from tui.views import screen_named
+from tui.views import RANKS, SCREENS
 from tui.widgets.table import Column, Row
 
 _ID_CHARS = 12  # of the hash that names the file
@@ -67,10 +67,10 @@ class BookmarkList(ListDialog[Bookmark, Location]):
         footer_key("D,delete", "remove", "remove", "bookmarks.remove", "remove the bookmark"),
     ]
 
-    def __init__(self, marks: Sequence[Bookmark], changed: Callable[[list[Bookmark]], None]) -> None:
-        """``changed`` is called with what is left when one is removed."""
+    def __init__(self, marks: Sequence[Bookmark], keep: Callable[[list[Bookmark]], None]) -> None:
+        """``keep`` is called with what is left when one is removed."""
         super().__init__(marks)
-        self._changed = changed
+        self._keep = keep
 
     def on_mount(self) -> None:
         self.table.border_subtitle = "enter goes there, D removes it, escape closes"
@@ -87,7 +87,7 @@ class BookmarkList(ListDialog[Bookmark, Location]):
         """Remove the bookmark under the cursor."""
         if self.selected is not None:
             del self.items[int(self.table.key or 0)]
-            self._changed(self.items)
+            self._keep(self.items)
             self._show()
 
 
@@ -100,7 +100,4 @@ def _row(number: int, mark: Bookmark) -> Row:
 
 
 def _title(view: str) -> str:
-    try:
-        return screen_named(view).title
-    except StopIteration:  # written by another version
-        return view
+    return next((one.title for one in (*SCREENS, RANKS) if one.name == view), view)  # another version may have more

@@ -15,7 +15,7 @@ from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.recording.code_origin import path_in_packages
-from dynadiag.recording.records import Frame, Graph
+from dynadiag.recording.records import Compile, Frame, Graph
 from tui.documents import (
     Document,
     DocumentRef,
@@ -31,26 +31,43 @@ from tui.documents import (
 )
 from tui.graph_node import GraphNodes
 from tui.kernel_stages import CompiledKernel, line_links, stage_documents
-from tui.line_links import LineKey, LineLinks, pane_links, source_links
-from tui.node_rows import CODE, DYNAMO, LOWERED, NodeRows
+from tui.line_links import CODE, DYNAMO, LOWERED, LineKey, LineLinks, NodeRows, pane_links, source_links
 from tui.node_values import NodeValues
-from tui.pane_labels import failure_text
 from tui.session import Session
 from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
+UNKNOWN_COMPILE = "this compile is not in the recording"
+
+_SEVERAL, _MAX_COMPILES = 2, 4  # compiles of a line that are named
+
+# The titles of panes without a document.
+PANE_TITLES = {"dynamo": "Dynamo's graph", "later": "later graphs", "kernel": "generated code"}
+
+EMPTY_PANE = {
+    "source": "no source: torch did not report a file",
+    "dynamo": "Dynamo made no graph in this compile",
+    "later": "no later graph was recorded",
+    "kernel": "no code was generated in this compile",
+    "stage": "no kernel was compiled here",
+}
+MADE_BY_COMPILING = ("dynamo", "later", "kernel")  # the panes of a failed compile that say when it failed
 _FIRST_LINES = 60  # lines that a pane may show at once
 _MAX_DIFF_LINES = 20_000  # lines of two graphs; the time of a diff grows with the product of their lengths
 
 
 @dataclass(slots=True)
 class CodePaneModel:
-    """The documents of one compile, their links, and which document each pane shows (``selected``)."""
+    """The documents of one compile, their links, and which document each pane shows (``selected``).
 
-    compile_id: str
-    documents_of: dict[str, list[DocumentRef]]
-    selected: dict[str, int]
-    linker: RecordedLinks
+    Before a compile is read, and where there is none, it is empty.
+    """
+
+    compile_id: str = ""
+    session: Session | None = None  # of the recording that it was read from
+    linker: RecordedLinks | None = None
+    documents_of: dict[str, list[DocumentRef]] = field(default_factory=lambda: {pane: [] for pane in PANES})
+    selected: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PANES, 0))
     graphs: dict[int, Graph] = field(default_factory=dict)  # by event
     documents: dict[str, Document] = field(default_factory=dict)  # by key, as they are shown
     links: dict[str, LineLinks] = field(default_factory=dict)  # by key, of the lines that are shown
@@ -83,7 +100,9 @@ class CodePaneModel:
     def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
         graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
-        return None if graph is None or graph.stage == "dynamo" else self.linker.sources(graph)
+        if self.linker is None or graph is None or graph.stage == "dynamo":
+            return None
+        return self.linker.sources(graph)
 
     @property
     def module(self) -> GeneratedModule | None:
@@ -169,13 +188,6 @@ class CodePaneModel:
         self.forward_graph = graphs[found["forward"]]
         return True
 
-    def text(self, pane: str) -> tuple[Document, LineLinks] | None:
-        """The document of a pane and its links; a graph as torch printed it. ``None`` if the pane has none."""
-        ref = self.ref(pane)
-        if ref is None or ref.key not in self.documents:
-            return None
-        return self.printed.get(ref.key) or (self.documents[ref.key], self.links.get(ref.key, LineLinks()))
-
     @property
     def is_complete(self) -> bool:
         """Whether every selected document has been read."""
@@ -190,42 +202,35 @@ def read_panes(
 
     Source files that `before` has read are taken from it, so that the pane keeps its place in them.
     """
-    item = session.compile(compile_id)
-    graphs = session.recording.graphs(compile_id)
-    kernels = session.recording.kernels(compile_id)
-    if item is None:
-        refs: dict[str, list[DocumentRef]] = {pane: [] for pane in PANES}
-    else:
-        refs = compile_documents(item, graphs, kernels)
-    refs["stage"] = []  # filled when the user compiles a kernel
+    item, graphs = session.compile(compile_id), session.recording.graphs(compile_id)
+    board = CodePaneModel(compile_id, session, graphs={graph.event: graph for graph in graphs})
+    board.in_recording = item is not None
+    if item is not None:
+        board.documents_of |= compile_documents(item, graphs, session.recording.kernels(compile_id))
+        board.line, board.callers = item.line, item.callers
+        board.failure = failure_text(item, board.documents_of)
+    board.selected["later"] = preferred_stage(board.documents_of["later"])
     is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
-    modules = generated_modules(session.recording, compile_id) if refs["kernel"] and is_small else ()
+    modules = generated_modules(session.recording, compile_id) if board.documents_of["kernel"] and is_small else ()
     origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
-    callers = item.callers if item is not None else ()
-    linker = RecordedLinks(
+    board.linker = RecordedLinks(
         session.recording,
         graphs,
         from_cache=item is not None and "hit" in (item.cache or ""),
         origins=origins,
-        callers=callers,
+        callers=board.callers,
         modules=modules,
     )
-    by_event = {graph.event: graph for graph in graphs}
-    board = CodePaneModel(compile_id, refs, dict.fromkeys(PANES, 0), linker, by_event, line=item.line if item else None)
-    board.selected["later"] = preferred_stage(refs["later"])
-    board.in_recording, board.callers = item is not None, callers
-    board.failure = failure_text(item, refs) if item is not None else ""
     board.values = session.node_values()
     board.origins = {name: origin for nodes in origins.values() for name, origin in nodes.items()}
-    if before is not None:
-        sources = {key: document for key, document in before.documents.items() if document.ref.kind == "source"}
-        board.documents.update({key: document for key, document in sources.items() if not document.note})
+    known = before.documents.items() if before is not None else ()
+    board.documents |= {key: each for key, each in known if each.ref.kind == "source" and not each.note}
     _link_all_graphs(session, board)
     # Add the recorded files that lines of the compile are in, after the file of the compiled function.
     recorded = frozenset(session.recording.source_files())
     named = {place: None for key in board.printed for place in _all_lines(board.printed[key][1])}
-    known = {ref.title for ref in board.documents_of["source"]}
-    files = dict.fromkeys(file for file, _ in named if file in recorded and file not in known)
+    own = {ref.title for ref in board.documents_of["source"]}
+    files = dict.fromkeys(file for file, _ in named if file in recorded and file not in own)
     ranked = sorted(files, key=lambda file: path_in_packages(file) is not None)
     board.documents_of["source"] += [DocumentRef(f"source:{file}", "source", file) for file in ranked]
     board.modules = {f"event:{module.event}": module for module in modules}
@@ -234,12 +239,9 @@ def read_panes(
     is_recorded = (wanted or "").startswith(("source:", "event:"))  # neither a stage that was compiled here, nor a diff
     if wanted and board.find(wanted) is None and is_recorded:
         kind, _, name = wanted.partition(":")
-        if kind == "source":
-            board.documents_of["source"].append(DocumentRef(wanted, "source", name))
-            board.selected["source"] = len(board.documents_of["source"]) - 1
-        else:
-            board.documents_of["later"].append(DocumentRef(wanted, "event", f"event {name}", board.compile_id))
-            board.selected["later"] = len(board.documents_of["later"]) - 1
+        pane, title = ("source", name) if kind == "source" else ("later", f"event {name}")
+        board.documents_of[pane].append(DocumentRef(wanted, kind, title, board.compile_id))
+        board.selected[pane] = len(board.documents_of[pane]) - 1
     return read_documents(session, board)
 
 
@@ -291,6 +293,7 @@ def lex_ahead(board: CodePaneModel, count: int = 2000) -> None:
 
 
 def _link_document(session: Session, board: CodePaneModel, ref: DocumentRef) -> None:
+    assert board.linker is not None
     document = board.documents.get(ref.key) or read_document(session, ref)
     board.documents[ref.key] = document
     if ref.kind == "kernel":
@@ -334,6 +337,28 @@ def made_of(board: CodePaneModel, pane: str) -> DocumentRef | None:
     refs = board.documents_of[pane]
     before = stage_before(refs, board.selected[pane] % len(refs)) if refs else None
     return before or (board.ref("dynamo") if refs and pane == "later" else None)
+
+
+def failure_text(item: Compile, made: Mapping[str, Sequence[DocumentRef]]) -> str:
+    """Return when a compile failed, or the program ended in it, or that it left all of its function to Python.
+
+    Empty if none of these. `made` are the documents that it left.
+    """
+    if item.outcome == "skipped" and not made["dynamo"]:
+        return f"left all of {one_line(item.function)} to Python"
+    if item.outcome != "error":
+        return ""
+    when = "after code was generated" if made["kernel"] else "before code was generated"
+    when = when if made["dynamo"] else "before Dynamo had a graph"
+    return f"failed {when}" if item.error else f"did not end: the recording ends {when}"
+
+
+def compiles_text(ids: Sequence[str]) -> str:
+    """Return in which compiles something was made of a line, if there are several."""
+    if len(ids) < _SEVERAL:
+        return ""
+    more = f" and {len(ids) - _MAX_COMPILES:,} more" if len(ids) > _MAX_COMPILES else ""
+    return f"compiled in {', '.join(map(one_line, ids[:_MAX_COMPILES]))}{more} (J: next)"
 
 
 def changes_text(board: CodePaneModel, pane: str) -> str:

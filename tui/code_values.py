@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dynadiag.recording.records import NodeValue, ValuesCall
+from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
 from tui.code_panes import CodePaneModel
 from tui.documents import DocumentRef
 from tui.line_links import LineLinks
 from tui.location import Location
 from tui.node_values import (
     NO_CALL,
-    Float64Value,
     NodeValues,
     ValueMargin,
     compiled_text,
@@ -26,7 +25,7 @@ from tui.styled_text import Line, line, one_line
 
 if TYPE_CHECKING:
     from tui.session import Session
-    from tui.views.graph_actions import GraphActions
+    from tui.views.pane_actions import PaneActions
 
 
 _NO_VALUE = "this node has no recorded value: n goes to one that has"
@@ -36,57 +35,61 @@ _MAX_STORED = 20  # values that a kernel stores that are listed
 class CodeValues:
     """What a Code screen knows of values: which call is shown, and what was read in float64."""
 
-    def __init__(self, view: GraphActions) -> None:
+    def __init__(self, view: PaneActions) -> None:
         self._view = view
         self._compile_id = ""  # the compile that is shown
         self._call: int | None = None  # the number of the call whose values are shown
-        self._float64: dict[int, Mapping[str, Float64Value]] = {}
+        self._float64: dict[int, Mapping[str, ValueSummary]] = {}
         self._session: Session | None = None  # the recording that this is of
 
-    def board_shown(self, board: CodePaneModel) -> None:
+    @property
+    def _board(self) -> CodePaneModel:
+        return self._view.model
+
+    def board_shown(self) -> None:
         """Take in the compile that is shown: of its calls the first with a wrong value, or else the first."""
-        if self._session is not self._view.session:
-            self._session, self._compile_id, self._float64 = self._view.session, "", {}
+        board = self._board
+        if self._session is not board.session:
+            self._session, self._compile_id, self._float64 = board.session, "", {}
         if board.compile_id != self._compile_id:
             self._compile_id = board.compile_id
             self._call = board.values.suspect_call(board.compile_id) if board.values is not None else None
 
-    def margins(self, board: CodePaneModel, ref: DocumentRef, links: LineLinks) -> Mapping[int, ValueMargin]:
+    def margins(self, ref: DocumentRef, links: LineLinks) -> Mapping[int, ValueMargin]:
         """Return the margins of the lines of a graph whose nodes have values."""
-        document, values = board.documents.get(ref.key), board.values
-        if values is None or document is None:
-            return {}
-        rows = board.links[ref.key].defined
+        values = self._board.values
         found = {}
-        for name, row in links.defined.items():
-            node, _ = self.of_node(board, ref, name)
-            if node is not None and not is_input(node):
-                at = rows.get(name, -1)
-                shape = document.margins[at] if 0 <= at < len(document.margins) else ""
-                found[row] = values.margin(node, shape)
+        for name, row in links.defined.items() if values is not None else ():
+            node, _ = self.of_node(ref, name)
+            if values is not None and node is not None and not is_input(node):
+                found[row] = values.margin(node, self._shape(ref, name))
         return found
 
-    def of_node(self, board: CodePaneModel, ref: DocumentRef, name: str) -> tuple[NodeValue | None, str]:
+    def _shape(self, ref: DocumentRef, name: str) -> str:
+        """The shape of a node of a graph, as it stands at the margin."""
+        row = self._board.links[ref.key].defined.get(name, -1)
+        margins = self._board.documents[ref.key].margins
+        return margins[row] if 0 <= row < len(margins) else ""
+
+    def of_node(self, ref: DocumentRef, name: str) -> tuple[NodeValue | None, str]:
         """Return the value of a node of a graph, and the name of Dynamo's node if that is another one.
 
         Of the nodes of a later graph that were made of one of Dynamo's, the last has its value, if it has its shape.
         """
-        values = board.values
-        if values is None:
+        board, values = self._board, self._board.values
+        if values is None or ref.key not in board.links:
             return None, ""
         if _is_recorded(ref):
             backward = ref.direction == "backward"
             return values.named(board.compile_id, name, backward=backward, call=self._call), ""
-        source = self._sources(board, ref).get(name, "")
+        source = self._sources(ref).get(name, "")
         node = values.named(board.compile_id, source, backward=False, call=self._call)
-        document = board.documents[ref.key]
-        row = board.links[ref.key].defined.get(name, -1)
-        shape = document.margins[row] if 0 <= row < len(document.margins) else ""
-        is_same = node is not None and shape.partition("[")[2] == f"{','.join(node.summary.shape)}]"
+        is_same = node and self._shape(ref, name).partition("[")[2] == f"{','.join(node.summary.shape)}]"
         return (node, source) if is_same else (None, "")
 
-    def _sources(self, board: CodePaneModel, ref: DocumentRef) -> Mapping[str, str]:
+    def _sources(self, ref: DocumentRef) -> Mapping[str, str]:
         """Dynamo's node of each node of a later graph that is the last one made of it."""
+        board = self._board
         if ref.key not in board.last_of:
             sources = board.sources(ref.key) or {}
             rows = board.links[ref.key].defined
@@ -94,31 +97,26 @@ class CodeValues:
             board.last_of[ref.key] = {name: source for source, name in last.items()}
         return board.last_of[ref.key]
 
-    def texts(self, board: CodePaneModel, ref: DocumentRef) -> Mapping[str, str]:
+    def texts(self, ref: DocumentRef) -> Mapping[str, str]:
         """Return the range of the value of each node of a graph."""
-        values = board.values
-        nodes = ((name, self.of_node(board, ref, name)[0]) for name in board.links[ref.key].defined)
+        values = self._board.values
+        nodes = ((name, self.of_node(ref, name)[0]) for name in self._board.links[ref.key].defined)
         return {name: values.margin(node, "").texts[0] for name, node in nodes if values and node is not None}
 
-    def here(self, board: CodePaneModel) -> tuple[NodeValue | None, str]:
+    def here(self) -> tuple[NodeValue | None, str]:
         """Return the value of the cursor's node, and the name of Dynamo's node if that is another one."""
-        view = self._view
-        name = view.graph_pane()
-        ref = board.ref(name) if name is not None else None
-        line = view.graph_line(name) if name is not None else None
-        if board.values is None or name is None or ref is None or line is None:
-            return None, ""
-        node = view.pane(name).links.names.get(line)
-        return self.of_node(board, ref, node) if node is not None else (None, "")
+        spot = self._view.graph_spot() if self._board.values is not None else None
+        name = spot.links.names.get(spot.line) if spot is not None and spot.line is not None else None
+        return self.of_node(spot.document.ref, name) if spot is not None and name is not None else (None, "")
 
-    def lines(self, board: CodePaneModel) -> list[Line]:
+    def lines(self) -> list[Line]:
         """Return what is known of the value of the cursor's node; nothing where it has none."""
-        node, of = self.here(board)
-        return value_lines(board.values, node, of) if board.values is not None and node is not None else []
+        (node, of), values = self.here(), self._board.values
+        return value_lines(values, node, of) if values is not None and node is not None else []
 
-    def stored_lines(self, board: CodePaneModel, kernel: str) -> list[Line]:
+    def stored_lines(self, kernel: str) -> list[Line]:
         """Return what a kernel stores in the recorded call, the wrong ones first."""
-        values = board.values
+        values, id_ = self._board.values, self._board.compile_id
         if values is None:
             return []
         own = [
@@ -126,7 +124,7 @@ class CodeValues:
             for node in values.table.nodes
             if (stored := values.table.stored.get(node.index)) is not None
             and stored.kernel == kernel
-            and values.table.call_of(node).compile_id == board.compile_id
+            and values.table.call_of(node).compile_id == id_
         ]
         own.sort(key=lambda pair: not pair[1].wrong)
         return [
@@ -134,58 +132,58 @@ class CodeValues:
                 ("stores ", "dim"),
                 (one_line(node.node), "key"),
                 (f"  {compiled_text(node, stored)}", "error" if stored.wrong else ""),
-                to=Location("code", board.compile_id, item=node.index),
+                to=Location("code", id_, item=node.index),
             )
             for node, stored in own[:_MAX_STORED]
         ]
 
-    def status(self, board: CodePaneModel) -> str:
+    def status(self) -> str:
         """Return which call is shown, and where the cursor's node is in the order of execution."""
-        node, _ = self.here(board)
-        if board.values is None or node is None:
+        (node, _), values = self.here(), self._board.values
+        if values is None or node is None:
             return ""
-        where = board.values.position(node)
-        return f"{where}, call {board.values.table.call_of(node).call}" if where else ""
+        where = values.position(node)
+        return f"{where}, call {values.table.call_of(node).call}" if where else ""
 
     # Steps
 
-    def step(self, board: CodePaneModel | None, by: int) -> None:
+    def step(self, by: int) -> None:
         """Go to the node that runs next, or ran before."""
-        if (values := self._values(board)) is None or board is None:
+        if (values := self._values()) is None:
             return
-        node, _ = self.here(board)
-        target = values.step(node, by) if node is not None else self._nearest(board, values, by)
+        node, _ = self.here()
+        target = values.step(node, by) if node is not None else self._nearest(values, by)
         if target is None:
             self._view.notify("this is the last recorded node" if by > 0 else "this is the first recorded node")
         else:
             self._view.go_to(Location("code", values.table.call_of(target).compile_id, item=target.index))
 
-    def _values(self, board: CodePaneModel | None) -> NodeValues | None:
+    def _values(self) -> NodeValues | None:
         """The values, or a message how to record some."""
-        values = board.values if board is not None else None
+        values = self._board.values
         if values is None or not values.steps:
             self._view.notify(without_values(self._view.session.run.target), markup=False)
             return None
         return values
 
-    def _nearest(self, board: CodePaneModel, values: NodeValues, by: int) -> NodeValue | None:
+    def _nearest(self, values: NodeValues, by: int) -> NodeValue | None:
         """The node of the shown call that is nearest below the cursor's line, or above it; or the call's first."""
-        calls = [call for call in values.table.calls if call.compile_id == board.compile_id and call.call == self._call]
+        here = self._board.compile_id, self._call
+        calls = [call for call in values.table.calls if (call.compile_id, call.call) == here]
         own = [node for node in values.steps if values.table.call_of(node) in calls]
-        name = self._view.graph_pane()
-        ref = board.ref(name) if name is not None else None
-        if name is not None and ref is not None and _is_recorded(ref):
-            rows, cursor = self._view.pane(name).links.defined, self._view.pane(name).cursor
+        spot = self._view.graph_spot()
+        if spot is not None and _is_recorded(spot.document.ref):
+            rows, cursor = spot.links.defined, self._view.pane(spot.pane).cursor
             placed = [node for node in own if (rows.get(node.node, cursor) - cursor) * by > 0]
             if placed:
                 return placed[0] if by > 0 else placed[-1]
         return own[0] if own else values.step(None, by)
 
-    def show_call(self, board: CodePaneModel | None, by: int) -> None:
+    def show_call(self, by: int) -> None:
         """Show the values of the next or former recorded call of this compile."""
-        if (values := self._values(board)) is None or board is None:
+        if (values := self._values()) is None:
             return
-        calls = values.calls(board.compile_id)
+        calls: Sequence[int | None] = values.calls(self._board.compile_id)
         place = calls.index(self._call) + by if self._call in calls else 0
         if 0 <= place < len(calls):
             self._set_call(calls[place])
@@ -193,28 +191,29 @@ class CodeValues:
         else:
             self._view.notify(NO_CALL)
 
-    def _set_call(self, call: int) -> None:
+    def _set_call(self, call: int | None) -> None:
         if call != self._call:
             self._call = call
             for name in ("dynamo", "later"):
                 self._view.show_pane(name)
 
-    def resolved(self, board: CodePaneModel, place: Location) -> Location:
+    def resolved(self, place: Location) -> Location:
         """Return the line of the node that a location names, and show the call that the node is of."""
-        values = board.values
+        values = self._board.values
         node = values.node(place.item) if values is not None and place.item is not None else None
         if values is None or node is None:
             return replace(place, item=None)
         call = values.table.call_of(node)
         self._set_call(call.call)
-        key = self._document_of(board, node, call)
+        key = self._document_of(node, call)
         if key is None:
             return Location("code", place.compile_id)
-        row = board.printed[key][1].defined[node.node]
+        row = self._board.printed[key][1].defined[node.node]
         return Location("code", place.compile_id, document=key, line=row + 1)
 
-    def _document_of(self, board: CodePaneModel, node: NodeValue, call: ValuesCall) -> str | None:
+    def _document_of(self, node: NodeValue, call: ValuesCall) -> str | None:
         """The graph that defines a node: Dynamo's, or the first backward graph that has it."""
+        board = self._board
         pane = "later" if call.graph == "backward" else "dynamo"
         for ref in board.documents_of[pane]:
             is_own = pane == "dynamo" or ref.direction == "backward"
@@ -224,17 +223,16 @@ class CodeValues:
 
     # Side by side
 
-    def compare(self, board: CodePaneModel | None) -> None:
+    def compare(self) -> None:
         """Show the cursor's node uncompiled, in float64 and compiled, side by side."""
-        self._compare(board, self.here(board)[0] if board is not None else None)
+        self._compare(self.here()[0])
 
-    def compare_node(self, board: CodePaneModel, ref: DocumentRef, name: str) -> None:
+    def compare_node(self, ref: DocumentRef, name: str) -> None:
         """Show a node of a graph uncompiled, in float64 and compiled, side by side."""
-        self._compare(board, self.of_node(board, ref, name)[0])
+        self._compare(self.of_node(ref, name)[0])
 
-    def _compare(self, board: CodePaneModel | None, node: NodeValue | None) -> None:
-        values = self._values(board)
-        if values is None:
+    def _compare(self, node: NodeValue | None) -> None:
+        if (values := self._values()) is None:
             return
         if node is None:
             self._view.notify(_NO_VALUE, severity="warning")
@@ -242,7 +240,7 @@ class CodeValues:
         call = values.table.call_of(node)
         self._view.fetch("float64", lambda: self._float64_of(call), lambda _: self._show(values, node))
 
-    def _float64_of(self, call: ValuesCall) -> Mapping[str, Float64Value]:
+    def _float64_of(self, call: ValuesCall) -> Mapping[str, ValueSummary]:
         if call.index not in self._float64:
             self._float64[call.index] = read_float64(self._view.session.recording, call)
         return self._float64[call.index]
@@ -250,11 +248,7 @@ class CodeValues:
     def _show(self, values: NodeValues, node: NodeValue) -> None:
         from tui.value_screen import ValueScreen
 
-        def left(place: Location | None) -> None:
-            if place is not None:
-                self._view.go_to(place)
-
-        self._view.browser.push_screen(ValueScreen(values, node, self._float64_of), left)
+        self._view.browser.push_screen(ValueScreen(values, node, self._float64_of), self._view.browser.go_to)
 
 
 def _is_recorded(ref: DocumentRef) -> bool:

@@ -49,8 +49,8 @@ _LIGHT = {"#F0E442": "#9A8F00", "#E69F00": "#B57D00", "#56B4E9": "#2588C0"}
 _DARK = {"#0072B2": "#3C9BD6"}
 LINE_COLORS = len(_OKABE_ITO)
 
-# (dark, light, terminal)
-_ROLE = {
+# Of a role, or of a kind of token: (dark, light, terminal)
+_STYLES = {
     "strong": ("bold", "bold", "bold"),
     "dim": ("#9aa4b0", "#56606a", "dim"),
     "error": ("bold #ff6b6b", "bold #c01c28", "bold red"),
@@ -69,8 +69,6 @@ _ROLE = {
     "bar5": ("#8a94a0", "#66707a", "white"),
     "add": ("#7fd18b", "#1a7431", "green"),
     "remove": ("#ff8f8f", "#b3261e", "red"),
-}
-_SYNTAX = {
     "keyword": ("#c792ea", "#7b2fa8", "magenta"),
     "name": ("#82aaff", "#1f5fae", "blue"),
     "builtin": ("#5fc9d8", "#006d7d", "cyan"),
@@ -78,8 +76,6 @@ _SYNTAX = {
     "number": ("#f7a072", "#a34700", "red"),
     "comment": ("#9aa4b0", "#56606a", "dim"),
     "decorator": ("#f5b94a", "#9a5b00", "yellow"),
-    "add": _ROLE["add"],
-    "remove": _ROLE["remove"],
 }
 # What differs from the dark palette. Each pair that means opposite things is one of orange and one of blue.
 _COLOR_BLIND = {
@@ -101,15 +97,7 @@ def role_style(role: str, palette: str) -> Style:
     """Return the style of a role or of a token kind; an unknown one is plain."""
     if palette == "color-blind" and role in _COLOR_BLIND:
         return Style.parse(_COLOR_BLIND[role])
-    return Style.parse(_ROLE[role][_COLUMN[palette]]) if role in _ROLE else syntax_style(role, palette)
-
-
-@lru_cache(maxsize=64)
-def syntax_style(kind: str, palette: str) -> Style:
-    """Return the style of a token kind."""
-    if palette == "color-blind" and kind in _COLOR_BLIND:
-        return Style.parse(_COLOR_BLIND[kind])
-    return Style.parse(_SYNTAX[kind][_COLUMN[palette]]) if kind in _SYNTAX else Style.null()
+    return Style.parse(_STYLES[role][_COLUMN[palette]]) if role in _STYLES else Style.null()
 
 
 def line_color(number: int, palette: str) -> str:

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import unused_path
 from tui.location import Location
 from tui.running_commands import RunningCommands
@@ -17,11 +16,9 @@ from tui.styled_text import one_line
 
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
-    from tui.dialog import Choice
 
 
 _ACCURACY = "--accuracy"
-_RUNS_ONCE = "This runs the program of the recording, with all its side effects."
 
 
 class CommandActionsApp(ScreensApp):
@@ -44,7 +41,7 @@ class CommandActionsApp(ScreensApp):
         from tui.command_process import program_command
 
         run, output = self.session.run, self._new_recording()
-        self._ask_and_run("explain", lambda: program_command("explain", run, output=output), (_RUNS_ONCE,))
+        self._ask_and_run("explain", lambda: [program_command("explain", run, output=output)])
 
     def _new_recording(self) -> Path:
         """Where a command writes a new recording."""
@@ -58,32 +55,28 @@ class CommandActionsApp(ScreensApp):
 
         If the program succeeded, propose `--accuracy` first. A recorded search has its own options.
         """
+        from dynadiag.explanation.search import read_search
         from tui.command_process import SEARCH, program_command
-        from tui.search_result import read_search_result
 
-        def choices() -> list[Choice[Command]]:
-            run, known, output = self.session.run, read_search_result(self.session), self._new_recording()
+        def ways() -> list[Command]:
+            run, known, output = self.session.run, read_search(self.session.recording), self._new_recording()
             plain, compared = (), (_ACCURACY,)
-            ways = [plain, compared] if run.exit_code else [compared, plain]
-            options = ways if known is None else [known.options]
-            return [_search_choice(program_command(kind, run, each, output=output)) for each in options]
+            options = ([plain, compared] if run.exit_code else [compared, plain]) if known is None else [known.options]
+            return [program_command(kind, run, each, output=output) for each in options]
 
-        if not self._show_running(SEARCH):
-            self.ask_to_run(choices)
+        self._ask_and_run(SEARCH, ways)
 
     def action_resume_search(self) -> None:
         """Ask the user, then resume the search of this recording, which was stopped."""
+        from dynadiag.explanation.search import read_search
         from tui.command_process import SEARCH, program_command
-        from tui.search_result import read_search_result
 
-        known = read_search_result(self.session)
-        if self._show_running(SEARCH):
-            return
-        if known is None or known.is_finished or known.kind is None:
+        known = read_search(self.session.recording, running=self.session.live)
+        if known is not None and known.command is not None and not known.is_finished:
+            command = (known.command, self.session.run, known.options, self.session.final_path)
+            self._ask_and_run(SEARCH, lambda: [program_command(*command)])
+        elif not self._show_running(SEARCH):
             self.notify("there is no stopped search: B and M start one", severity="warning")
-        else:
-            command = (known.kind, self.session.run, known.options, self.session.final_path)
-            self.ask_to_run(lambda: [_search_choice(program_command(*command))])
 
     def stop_search(self) -> None:
         """Stop the search that runs on this recording. Its trials are kept."""
@@ -101,26 +94,19 @@ class CommandActionsApp(ScreensApp):
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
         from tui.command_process import program_command
-        from tui.dialog import RUNS_OFTEN
 
-        copies = "Changes are tried in copies of your files; yours stay as they are."
-        self._ask_and_run("fix", lambda: program_command("fix", self.session.run), (copies, RUNS_OFTEN))
+        self._ask_and_run("fix", lambda: [program_command("fix", self.session.run)])
 
     def action_compare(self) -> None:
         """Ask the user, then time the function of the program uncompiled and compiled."""
-        from tui.dialog import RUNS_OFTEN
-
-        self._ask_and_run("compare", self._comparison, ("Each compile mode runs in a process of its own.", RUNS_OFTEN))
-
-    def _comparison(self) -> Command:
         from tui.command_process import program_command
 
-        target = self.session.run.target
-        if ":" not in target:
-            raise DynadiagError(
-                f"{target}: compare times one function. Record FILE.py:NAME, NAME a function that returns (fn, args)"
-            )
-        return program_command("compare", self.session.run)
+        run = self.session.run
+        if ":" in run.target:
+            self._ask_and_run("compare", lambda: [program_command("compare", run)])
+        elif not self._show_running("compare"):
+            needed = "compare times one function. Record FILE.py:NAME, NAME a function that returns (fn, args)"
+            self.report_problem(f"{run.target}: {needed}")
 
     def action_measure(self) -> None:
         """Ask the user, then run the generated code and time each kernel."""
@@ -128,25 +114,18 @@ class CommandActionsApp(ScreensApp):
 
         if self._is_whole():
             command = recording_command("kernels", self.session.path, "--measure", "--trust")
-            told = (
-                "This runs the generated code of the recording on random inputs. Trust whoever made it.",
-                "The times are kept in the recording.",
-            )
-            self._ask_and_run(command.kind, lambda: command, told)
+            self._ask_and_run(command.kind, lambda: [command])
 
     async def action_report(self) -> None:
         """Ask for a file name, and write the recording as a page to it."""
-        if self._is_whole() and not self._show_running("report"):
-            prompt = await self.prompt()
-            await prompt.ask("write the page to (.html): ", self.session.path.stem + ".html", self._write_page)
-
-    def _write_page(self, name: str) -> None:
         from tui.command_process import recording_command
 
-        if name:
-            page = Path(name).expanduser().absolute()
-            path = self.session.path
-            self._run_and_show(recording_command("report", path, "-o", page), path)
+        def write(name: str) -> None:
+            path, page = self.session.path, Path(name).expanduser().absolute()
+            self._run_and_show(recording_command("report", path, "-o", page) if name else None, path)
+
+        if self._is_whole() and not self._show_running("report"):
+            await (await self.prompt()).ask("write the page to (.html): ", self.session.path.stem + ".html", write)
 
     def action_diff(self) -> None:
         """Ask for another recording, and show where this one differs from it first."""
@@ -155,16 +134,12 @@ class CommandActionsApp(ScreensApp):
             self.pick_recording(self._diff_with, others[-1] if others else self.session.path, verb="compares")
 
     def _diff_with(self, path: Path | None) -> None:
+        from tui.command_process import recording_command
+        from tui.diff_screen import DiffScreen
+
         if path is not None:
-            from tui.command_process import recording_command
-            from tui.diff_screen import DiffScreen
-
             process = self._start(recording_command("diff", self.session.path, path.absolute()), self.session.path)
-            self.push_screen(DiffScreen(process, path, self.session), self._open_chosen)
-
-    def _open_chosen(self, chosen: tuple[Path, Location] | None) -> None:
-        if chosen is not None:
-            self.go_to_in(*chosen)
+            self.push_screen(DiffScreen(process, path, self.session), self.go_to_in)
 
     def _is_whole(self) -> bool:
         """Whether the recording has ended. If not, the user is told."""
@@ -174,24 +149,18 @@ class CommandActionsApp(ScreensApp):
 
     # Commands that run
 
-    def _ask_and_run(self, kind: str, make: Callable[[], Command], told: Sequence[str]) -> None:
-        """Show the command of this kind that runs; if none does, ask the user and start one."""
-        from tui.dialog import command_choice
+    def _ask_and_run(self, slot: str, make: Callable[[], Sequence[Command]]) -> None:
+        """Show the command of this slot that runs; if none does, ask which of these to start on the open recording.
 
-        if not self._show_running(kind):
-            self.ask_to_run(lambda: [command_choice(make(), *told)])
-
-    def ask_to_run(self, make: Callable[[], Sequence[Choice[Command]]]) -> None:
-        """Ask which of these commands to run, and start it on the open recording. `make` may raise `DynadiagError`."""
-        from tui.dialog import Confirm
+        `make` may raise `DynadiagError`.
+        """
+        from tui.dialog import Confirm, command_choice
 
         subject = self.session.final_path  # another one may be open when the user answers
-        try:
-            choices = make()
-        except DynadiagError as error:
-            self.report_problem(str(error))
-        else:
-            self.push_screen(Confirm(*choices), lambda command: self._run_and_show(command, subject))
+        if not self._show_running(slot):
+            with self.reporting_problems():
+                choices = map(command_choice, make())
+                self.push_screen(Confirm(*choices), lambda command: self._run_and_show(command, subject))
 
     def _run_and_show(self, command: Command | None, subject: Path) -> None:
         if command is not None:
@@ -220,7 +189,7 @@ class CommandActionsApp(ScreensApp):
         def closed(chosen: tuple[Path, Location] | None) -> None:
             if process.finished:
                 self.commands.remove(process)
-            self._open_chosen(chosen)
+            self.go_to_in(chosen)
 
         self.push_screen(CommandScreen(process), closed)
 
@@ -258,14 +227,6 @@ class CommandActionsApp(ScreensApp):
         opened = self.paths or [self.session.path]
         folders = [*([self.folder] if self.folder else []), *(path.parent for path in opened)]
         self.push_screen(Picker(folders, cursor, first=first, verb=verb), then)
-
-
-def _search_choice(command: Command) -> Choice[Command]:
-    from tui.dialog import RUNS_OFTEN, command_choice
-
-    compared = "Each compiled call is compared with its uncompiled self." if _ACCURACY in command.options else ""
-    shown = compared or "A failure is what the program shows: an exception, a crash, a hang, an exit code."
-    return command_choice(command, shown, RUNS_OFTEN)
 
 
 def _written(process: CommandProcess) -> Path | None:

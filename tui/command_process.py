@@ -201,7 +201,7 @@ class CommandProcess:
         self.on_change()
         try:
             errors, out = self._process.stderr, self._process.stdout
-            reading = asyncio.gather(self._read(errors, self._add_error_line), self._read(out, self._add_report_line))
+            reading = asyncio.gather(self._read(errors, self.messages), self._read(out, self.report))
             exit_code = await self._process.wait()
             try:
                 await asyncio.wait_for(reading, _LAST_WORDS_SECONDS)
@@ -233,7 +233,7 @@ class CommandProcess:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), seconds)
 
-    async def _read(self, stream: asyncio.StreamReader | None, take: Callable[[str], None]) -> None:
+    async def _read(self, stream: asyncio.StreamReader | None, into: deque[str]) -> None:
         while stream is not None:
             try:
                 line = await stream.readline()
@@ -241,15 +241,8 @@ class CommandProcess:
                 continue
             if not line:
                 return
-            take(line.decode("utf-8", "replace").rstrip("\n"))
-
-    def _add_error_line(self, text: str) -> None:
-        self.messages.append(text)
-        self.on_change()
-
-    def _add_report_line(self, text: str) -> None:
-        self.report.append(text)
-        self.on_change()
+            into.append(line.decode("utf-8", "replace").rstrip("\n"))
+            self.on_change()
 
 
 def _read_document(path: Path) -> dict[str, Any]:

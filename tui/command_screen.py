@@ -44,7 +44,7 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key("x", "stop", "stop", "command.stop", "stop the command"),
-        footer_key("escape,q", "leave", "close", "command.close", "close; the command goes on"),
+        footer_key("escape,q", "dismiss", "close", "command.close", "close; the command goes on"),
     ]
 
     CLOSES: ClassVar[str] = "escape closes, and it goes on"  # what escape does while the command runs
@@ -76,10 +76,6 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
         """Stop the command."""
         if self.process.running:
             self.process.stop()
-
-    def action_leave(self) -> None:
-        """Close the screen. A command that runs goes on."""
-        self.dismiss()
 
     def _tick(self) -> None:
         if not self.process.finished:
@@ -129,15 +125,11 @@ def state_line(process: CommandProcess, *more: Fragment) -> Line:
 def _command_lines(process: CommandProcess) -> Iterator[Line]:
     yield state_line(process)
     if not process.finished:
-        yield from (line(f"  {text}") for text in _phases(process))
+        newest = list(process.messages)[:-4:-1]  # what the command said last
+        yield from (line(f"  {one_line(text)}") for text in newest)
     yield line((f"in {process.command.folder}", "dim"))
     yield Line()
     roles = _ROLES if process.command.kind == "fix" else {}
     yield from (line((text, roles.get(text[:1], ""))) for text in process.report)
     if process.finished and not process.report:
         yield from (line((text, "dim")) for text in process.messages)
-
-
-def _phases(process: CommandProcess) -> Iterator[str]:
-    """What the command said last, the newest first."""
-    yield from map(one_line, list(process.messages)[:-4:-1])

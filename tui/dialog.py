@@ -11,8 +11,8 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
+from tui.fetching import Fetching
 from tui.styled_text import Line, line
-from tui.widgets.ground import has_widgets
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Table
@@ -36,13 +36,8 @@ class ClosesOnce(ModalScreen[T]):
         return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
 
 
-class Dialog(ClosesOnce[T]):
+class Dialog(ClosesOnce[T], Fetching):
     """The base of our dialogs."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the widgets of the dialog are there."""
-        return has_widgets(self)
 
 
 class ListDialog(Dialog[T], Generic[Item, T]):
@@ -78,7 +73,16 @@ class ListDialog(Dialog[T], Generic[Item, T]):
         raise NotImplementedError
 
 
-RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
+_RUNS_OFTEN = "This runs the program of the recording many times, with all its side effects."
+_TOLD = {  # what the user has to know before, by the kind of a command; of a search see `command_choice`
+    "explain": ("This runs the program of the recording, with all its side effects.",),
+    "fix": ("Changes are tried in copies of your files; yours stay as they are.", _RUNS_OFTEN),
+    "compare": ("Each compile mode runs in a process of its own.", _RUNS_OFTEN),
+    "kernels": (
+        "This runs the generated code of the recording on random inputs. Trust whoever made it.",
+        "The times are kept in the recording.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +93,13 @@ class Choice(Generic[T]):
     lines: Sequence[Line]
 
 
-def command_choice(command: Command, *told: str) -> Choice[Command]:
+def command_choice(command: Command) -> Choice[Command]:
     """The choice to run a command: the command, its folder, and what the user has to know before."""
+    failing = "A failure is what the program shows: an exception, a crash, a hang, an exit code."
+    if "--accuracy" in command.options:
+        failing = "Each compiled call is compared with its uncompiled self."
     head = (line((f"$ {command.text}", "strong")), line((f"in {command.folder}", "dim")), Line())
-    return Choice(command, [*head, *map(line, told)])
+    return Choice(command, [*head, *map(line, _TOLD.get(command.kind, (failing, _RUNS_OFTEN)))])
 
 
 class Confirm(Dialog["T | None"], Generic[T]):

@@ -12,7 +12,6 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from dynadiag.diff.difference import Comparison, Difference
-from dynadiag.errors import DynadiagError
 from dynadiag.render.paths import source_location
 from tui.command_process import CommandProcess
 from tui.command_screen import CommandScreen
@@ -85,7 +84,7 @@ class DiffScreen(CommandScreen):
             if target is not None and target.item not in (None, self._number):
                 self._number = target.item
                 item = self._found.differences[target.item or 0]
-                self.run_worker(lambda: self._read(item), thread=True, exclusive=True, group="sides")
+                self.fetch("sides", lambda: self._read(item), self._show)
         else:
             self._follow(message.lines, message.index)
 
@@ -96,19 +95,15 @@ class DiffScreen(CommandScreen):
                 side.move_to(row)
                 side.scroll_to(y=lines.scroll_y, animate=False, immediate=True, force=True)
 
-    def _read(self, item: Difference) -> None:
-        try:
-            if self._before is None:
-                self._before = Session.open(self._before_path)
-            sides = read_sides(self._before, self._after, item)
-        except DynadiagError as error:
-            self.app.call_from_thread(self._show, None, str(error))
-        else:
-            self.app.call_from_thread(self._show, sides, _NOTHING)
+    def _read(self, item: Difference) -> Sides | None:
+        if self._before is None:
+            self._before = Session.open(self._before_path)
+        return read_sides(self._before, self._after, item)
 
-    def _show(self, sides: Sides | None, problem: str) -> None:
-        if not self.is_open:
-            return
+    def fetch_failed(self, problem: str) -> None:
+        self._show(None, problem)
+
+    def _show(self, sides: Sides | None, problem: str = _NOTHING) -> None:
         self._shown = sides
         texts = (sides.before, sides.after) if sides else ([line((one_line(problem), "dim"))], [])
         titles = sides.titles if sides else ("", "")
@@ -116,8 +111,9 @@ class DiffScreen(CommandScreen):
             pane.border_title = title
             pane.show(text)
             if sides:
-                pane.move_to(sides.first)
-                pane.reveal(sides.first, middle=True)
+                first = next(iter(sides.changed), 0)
+                pane.move_to(first)
+                pane.reveal(first, middle=True)
 
     def action_change(self, way: int) -> None:
         """Go to the next or previous row that differs."""

@@ -34,11 +34,6 @@ class Sides:
     after: Sequence[Line]
     changed: Sequence[int]  # rows that differ
 
-    @property
-    def first(self) -> int:
-        """The row to show first."""
-        return self.changed[0] if self.changed else 0
-
 
 def read_sides(before: Session, after: Session, item: Difference) -> Sides | None:
     """Return the graphs that differ, or else the source at the difference; `None` where a run has neither."""
@@ -46,7 +41,8 @@ def read_sides(before: Session, after: Session, item: Difference) -> Sides | Non
     if pair is not None:
         texts, signs = pair, _node_signs(pair, item.nodes)
     else:
-        found = [_source(each, item.file) for each in (before, after)] if item.file else []
+        ref = DocumentRef(f"source:{item.file}", "source", item.file or "")
+        found = [read_document(each, ref) for each in (before, after)] if item.file else []
         if all(text.note for text in found):
             return None
         texts = found[0], found[1]
@@ -155,22 +151,15 @@ def _graph(session: Session, graph: Graph, title: str) -> Document:
     return replace(shown, margins=[values.get(shown.row_of(at) + 1, "") for at in range(len(shown.lines))])
 
 
-def _source(session: Session, file: str | None) -> Document:
-    return read_document(session, DocumentRef(f"source:{file}", "source", str(file)))
-
-
 def _node_signs(texts: tuple[Document, Document], nodes: Sequence[NodeDifference]) -> tuple[Signs, Signs]:
     """The signs of the lines that define the nodes that differ."""
-    signs = [{_defined(side): SIGNS[node.kind] for node in nodes if (side := _of(node, number))} for number in (0, 1)]
+    sides = [[(node.before, node.kind) for node in nodes], [(node.after, node.kind) for node in nodes]]
+    signs = [{_defined(text): SIGNS[kind] for text, kind in side if text} for side in sides]
     found = [
         {place: named[name] for place, text in enumerate(document.lines) if (name := _defined(text)) in named}
         for document, named in zip(texts, signs, strict=True)
     ]
     return found[0], found[1]
-
-
-def _of(node: NodeDifference, side: int) -> str | None:
-    return node.after if side else node.before
 
 
 def _defined(text: str) -> str:

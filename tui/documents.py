@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dynadiag.recording.records import Compile, Graph, Kernel, Span
-from dynadiag.render.readable_graph import GraphTitle, graph_titles, readable_lines
+from dynadiag.render.readable_graph import graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks
 from tui.styled_text import one_line
@@ -30,13 +30,8 @@ _SUFFIXES = {".py": "python", ".pyi": "python", ".cpp": "cpp", ".cc": "cpp", ".h
 _CODE = re.compile(r"^ *# File: (?P<file>.+):(?P<line>[1-9]\d{0,5}) in .*?, code: (?P<code>.*)$")
 _MAX_COMMENT = 1000  # characters of it
 
-_PREFERRED_STAGES = (
-    "post_grad",
-    "forward",
-    "inference",
-    "backward",
-    "joint",
-)  # the graph pane starts with the first of these that exists
+# The graph pane starts with the first of these that exists.
+_PREFERRED_STAGES = ("post_grad", "forward", "inference", "backward", "joint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,6 @@ class DocumentRef:
     kind: str  # "source" | "graph" | "kernel" | "diff" | "event"
     title: str
     compile_id: str | None = None
-    graph_index: int | None = None  # index of the graph, to read its nodes
     stage: str = ""  # of a graph, as the recording calls it
     direction: str = ""  # "forward", "backward" or "inference"; "" of a graph before AOTAutograd split it
 
@@ -128,9 +122,7 @@ def kernel_regions(lines: Sequence[str]) -> tuple[LanguageRegion, ...]:
             regions.append((number + 1, _LANGUAGES.get(found[1], "cpp")))
             inside = True
         elif inside and line.startswith(("'''", '"""')):
-            regions.append(
-                (number + 1, "python")
-            )  # the closing quotes belong to the kernel: Python's lexer would start a string at them
+            regions.append((number + 1, "python"))  # behind the quotes: Python's lexer would start a string at them
             inside = False
     return tuple(region for place, region in enumerate(regions) if region[0] not in {r[0] for r in regions[:place]})
 
@@ -140,17 +132,13 @@ def compile_documents(
 ) -> dict[str, list[DocumentRef]]:
     """Return what each pane can show of a compile: source, Dynamo's graphs, later graphs, generated modules."""
     source = [DocumentRef(f"source:{item.file}", "source", item.file)] if item.file else []
-    made = [_graph_ref(graph, title) for graph, title in zip(graphs, graph_titles(graphs), strict=True)]
+    made = [
+        DocumentRef(f"event:{graph.event}", "graph", title.text, graph.compile_id, graph.stage, title.direction)
+        for graph, title in zip(graphs, graph_titles(graphs), strict=True)
+    ]
     dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
     later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
     return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
-
-
-def _graph_ref(graph: Graph, title: GraphTitle) -> DocumentRef:
-    key = f"event:{graph.event}"
-    return DocumentRef(
-        key, "graph", title.text, graph.compile_id, graph.index, stage=graph.stage, direction=title.direction
-    )
 
 
 def stage_before(refs: Sequence[DocumentRef], place: int) -> DocumentRef | None:
@@ -248,11 +236,9 @@ def source_notes(explanation: Explanation, file: str) -> Mapping[int, SourceNote
 
 def _places(finding: Finding) -> Iterator[tuple[Span, str]]:
     """The places of a finding with a short text for each: that of a recompile is where the failed guard was made."""
-    guards = [fact for fact in finding.evidence if fact.span is not None]
+    guards = [(fact.span, fact.note or fact.text) for fact in finding.evidence if fact.span is not None]
     if finding.rule.is_recompile and guards:
-        for fact in guards:
-            if fact.span is not None:
-                yield fact.span, fact.note or fact.text
+        yield from guards
         return
     for span in dict.fromkeys((finding.own_span, finding.span, *finding.places)):
         yield span, f"{finding.id} {finding.title}" if finding.id else finding.title

@@ -1,17 +1,34 @@
-"""The graph node under the cursor: what it computes, its inputs and its users."""
+"""The graph node under the cursor: what it computes, its inputs and users, where it was made; what a line became."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from dynadiag.explanation.formatting import count, list_some
+from dynadiag.kernels.document_links import NodeOrigin
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, rename
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.records import Frame
+from dynadiag.render.paths import short_chain, short_place
 from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
-from tui.location import Location
+from tui.line_links import LineKey, LineLinks
+from tui.location import Location, source_place
 from tui.styled_text import Fragment, Line, line, one_line, printable_code
 
+if TYPE_CHECKING:
+    from tui.code_panes import CodePaneModel
+
+
+_MAX_MODULES = 200  # modules listed of what a line became
+_MAX_OPERATORS = 4  # operators named of each
+_OPERATOR = re.compile(r" = .*?([A-Za-z_]\w*)\(| = [^ ]+ (\S+) ")  # of a node in the readable form: a call, or a sign
+_MAX_NAMED = 3  # modules named of a node that may be of several
 _MAX_USERS = 200  # users listed; an input may have 50,000
 
 
@@ -69,10 +86,11 @@ class GraphNodes:
         return f"input.{readable}" if readable != printed and readable in self.graph.nodes else readable
 
 
-def node_lines(node: NodeDetails | None, document: Document | None, compile_id: str | None) -> list[Line]:
+NO_NODE = line(("no node of the graph is defined on this line or made of it", "dim"))
+
+
+def node_lines(node: NodeDetails, document: Document, compile_id: str | None) -> list[Line]:
     """Return the details of the node under the cursor, with the line numbers of its pane, which shows ``document``."""
-    if node is None or document is None:
-        return [line(("no node of the graph is defined on this line or made of it", "dim"))]
     parts: list[str | Fragment] = [(node.name, "key"), (f"  {one_line(node.value)}", "good")]
     made = [line(*parts, (f"  {printable_code(node.expression)}", ""))]
     for role, pairs in (("input", node.inputs), ("user", node.users)):
@@ -85,3 +103,66 @@ def node_lines(node: NodeDetails | None, document: Document | None, compile_id: 
     if node.hidden_users:
         made.append(line((f"and {node.hidden_users:,} more users", "dim")))
     return made
+
+
+def node_origins(node: str, document: Document, board: CodePaneModel) -> tuple[NodeOrigin, ...]:
+    """Return the origins of a node of a graph, each once: of a later graph those of Dynamo's nodes that it is of."""
+    sources = board.sources(document.ref.key)
+    names = (node,) if sources is None else sources.get(node, ())
+    return tuple(dict.fromkeys(board.origins[name] for name in names if name in board.origins))
+
+
+def origin_lines(origins: Sequence[NodeOrigin], callers: Sequence[Frame], compile_id: str | None) -> list[Line]:
+    """Return the module of a node and its source line, and a line for each frame, the innermost first."""
+    if not origins:
+        return []
+    modules = list(dict.fromkeys(one_line(origin.modules[-1]) for origin in origins if origin.modules))
+    frames = [*callers, *origins[0].frames]
+    own = [frame for frame in frames if is_user_file(frame.file)] or frames
+    named: list[str | Fragment] = [("of     ", "dim"), (list_some(modules, _MAX_NAMED), "key"), "  "] if modules else []
+    target = source_place(own[-1].file, own[-1].line, compile_id) if own else None
+    made = [line(*(named or [("at     ", "dim")]), short_chain(own), to=target)]
+    for frame in reversed(frames):
+        if frame.line is not None:
+            parts = ("called ", "dim"), short_place(frame), (f"  in {one_line(frame.function)}", "dim")
+            made.append(line(*parts, to=source_place(frame.file, frame.line, compile_id)))
+    return made
+
+
+def called_lines(keys: Set[LineKey], document: Document, links: LineLinks, board: CodePaneModel) -> list[Line]:
+    """Return what source lines became by what they call, a line for each module, in the order of the shown graph.
+
+    There are none where the lines called nothing that became a node.
+    """
+    rows = links.called_from(keys)
+    if set(rows) <= set(links.lines_of(keys)):
+        return []
+    groups: dict[str, list[tuple[int, str]]] = {}  # the lines and the operators of each module
+    for row in rows:
+        call = _OPERATOR.search(document.lines[row])
+        if row in links.names and call:  # neither an input nor an attribute
+            groups.setdefault(_group(row, document, links, board), []).append((row, call[1] or call[2]))
+    if not groups:
+        return []
+    made = [line((f"{count(sum(map(len, groups.values())), 'node')} made by this call", "strong"))]
+    width = max(map(len, groups))
+    for module, calls in list(groups.items())[:_MAX_MODULES]:
+        first = document.row_of(calls[0][0]) + 1
+        operators = Counter(operator for _, operator in calls)
+        named = [f"{one_line(name)}{f' x {times}' if times > 1 else ''}" for name, times in operators.items()]
+        parts: list[str | Fragment] = [(f"{module:<{width}}  ", "key"), f"{count(len(calls), 'node'):<9} "]
+        target = Location("code", board.compile_id, document=document.ref.key, line=first)
+        made.append(line(*parts, (list_some(named, _MAX_OPERATORS), "dim"), to=target))
+    if len(groups) > _MAX_MODULES:
+        made.append(line((f"and {len(groups) - _MAX_MODULES:,} more modules", "dim")))
+    return made
+
+
+def _group(row: int, document: Document, links: LineLinks, board: CodePaneModel) -> str:
+    """The innermost module of the node on a line; without one, its source line."""
+    known = node_origins(links.names[row], document, board)
+    modules = list(dict.fromkeys(origin.modules[-1] for origin in known if origin.modules))
+    if modules:
+        return list_some(list(map(one_line, modules)), _MAX_NAMED)
+    places = (short_chain(origin.frames[-1:]) for origin in known if origin.frames)
+    return next(places, None) or next((f"{file.rpartition('/')[2]}:{at}" for file, at in links.keys_of(row)), "-")

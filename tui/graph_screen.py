@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from dynadiag.kernels.document_links import read_origins
-from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.render.dataflow.boxes import DrawableGraph, FoldedGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
 from tui.dialog import Dialog
 from tui.documents import DocumentRef
 from tui.key_bindings import footer_key
 from tui.location import Location
-from tui.session import Session
 from tui.styled_text import one_line
 from tui.widgets.graph_canvas import GraphCanvas
 
 _CELLS_PER_BOX = 150  # cells of the terminal that a box with its lines takes
 _MIN_BOXES = 6
 _NO_NAME = re.compile(r"[^\w.-]+")  # what the name of a file shall not have
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnGraph:
-    """A graph that can be drawn: its document, its dataflow, and the node at which the picture starts."""
-
-    ref: DocumentRef
-    flow: DrawableGraph
-    start: str
-
-
-def read_graph_picture(session: Session, ref: DocumentRef, start: str, values: Mapping[str, str]) -> DrawnGraph | None:
-    """Read a graph, with the modules of its nodes; ``None`` if its text has no node. ``start`` may be empty.
-
-    ``values`` are texts of the values of nodes.
-    """
-    graph = next((one for one in session.recording.graphs(ref.compile_id or "") if one.index == ref.graph_index), None)
-    origins = read_origins(session.recording, graph) if graph is not None else {}
-    parsed = parse_graph(session.recording.payload(ref.event))
-    first = start if start in parsed.nodes else next(iter(parsed.nodes), None)
-    return (
-        DrawnGraph(ref, DrawableGraph(parsed, {name: node.modules for name, node in origins.items()}, values), first)
-        if first is not None
-        else None
-    )
 
 
 class GraphScreen(Dialog[Location]):
@@ -70,11 +41,21 @@ class GraphScreen(Dialog[Location]):
         footer_key("escape,q,v", "dismiss", "close", "graph.close"),
     ]
 
-    def __init__(self, drawn: DrawnGraph, write: Callable[[str, str], None], compare: Callable[[str], None]) -> None:
-        """``write`` writes a new file of a name, with a text. ``compare`` shows the value of a node."""
+    def __init__(
+        self,
+        ref: DocumentRef,
+        flow: DrawableGraph,
+        start: str,
+        write: Callable[[str, str], None],
+        compare: Callable[[str], None],
+    ) -> None:
+        """Start at a node of the graph of a document.
+
+        ``write`` writes a new file of a name, with a text. ``compare`` shows the value of a node.
+        """
         super().__init__()
-        self._drawn, self._write, self._compare = drawn, write, compare
-        self._opened = set(drawn.flow.region_keys_of(drawn.start))
+        self._ref, self._flow, self._start, self._write, self._compare = ref, flow, start, write, compare
+        self._opened = set(flow.region_keys_of(start))
         self._folded = FoldedGraph({}, ())
         self._selected = ""
 
@@ -82,7 +63,7 @@ class GraphScreen(Dialog[Location]):
         yield GraphCanvas()
 
     def on_mount(self) -> None:
-        self._fold(self._drawn.start)
+        self._fold(self._start)
 
     def on_resize(self) -> None:
         self._show()
@@ -136,19 +117,19 @@ class GraphScreen(Dialog[Location]):
         if self.selected.kind == "region":
             self._opened.add(self._selected)
             inputs = {box.nodes[0] for box in self._folded.boxes.values() if box.kind == "input"}
-            inner = [name for name in self.selected.nodes if self._drawn.flow.region_keys_of(name)]
+            inner = [name for name in self.selected.nodes if self._flow.region_keys_of(name)]
             self._fold(next((name for name in inner if name not in inputs), self.selected.nodes[0]))
         else:
-            ref = self._drawn.ref
+            ref = self._ref
             self.dismiss(Location("code", ref.compile_id, document=ref.key, line=self.selected.line))
 
     def action_node(self, by: int) -> None:
         """Select the node that runs next, or ran before, and open what it is in."""
-        order = self._drawn.flow.operators
+        order = self._flow.operators
         own = [place for place, name in enumerate(order) if name in self.selected.nodes]
         place = (own[-1] if by > 0 else own[0]) + by if own else 0
         if 0 <= place < len(order):
-            self._opened.update(self._drawn.flow.region_keys_of(order[place]))
+            self._opened.update(self._flow.region_keys_of(order[place]))
             self._fold(order[place])
         else:
             self.notify("this is the last node" if by > 0 else "this is the first node")
@@ -160,7 +141,7 @@ class GraphScreen(Dialog[Location]):
     def action_fold(self) -> None:
         """Fold the innermost open module or line around the selected box."""
         name = self.selected.nodes[-1]
-        around = [key for key in self._drawn.flow.region_keys_of(name) if key in self._opened]
+        around = [key for key in self._flow.region_keys_of(name) if key in self._opened]
         if around:
             self._opened.discard(around[-1])
             self._fold(name)
@@ -174,20 +155,20 @@ class GraphScreen(Dialog[Location]):
 
     def action_write(self) -> None:
         """Write the whole graph as SVG: every node, or folded if they are too many."""
-        whole = self._drawn.flow.fold(everything=True)
+        whole = self._flow.fold(everything=True)
         if len(whole.boxes) > MAX_BOXES:
-            whole = self._drawn.flow.fold(self._opened)
+            whole = self._flow.fold(self._opened)
         if len(whole.boxes) > MAX_BOXES:
             self.notify(f"too large for a picture: {len(whole.boxes):,} boxes", severity="warning")
         else:
-            ref = self._drawn.ref
+            ref = self._ref
             name = _NO_NAME.sub("-", "-".join(part for part in (ref.stage, ref.direction, ref.compile_id) if part))
             self._write(f"{name.strip('.-')}.svg", graph_svg(whole))
 
     def _fold(self, name: str) -> None:
         """Draw the boxes anew, and select the one that a node is in."""
-        self._folded = self._drawn.flow.fold(self._opened)
-        self._selected = self._drawn.flow.box_of(self._folded, name) or next(iter(self._folded.boxes))
+        self._folded = self._flow.fold(self._opened)
+        self._selected = self._flow.box_of(self._folded, name) or next(iter(self._folded.boxes))
         self._show()
 
     def _show(self) -> None:
@@ -198,7 +179,7 @@ class GraphScreen(Dialog[Location]):
         self.canvas.show(near, self._selected)
         reads, readers = (sum(edge[side] == self._selected for edge in self._folded.edges) for side in (1, 0))
         shown = f"{len(near.boxes):,} of {len(self._folded.boxes):,} boxes"
-        title = one_line(self._drawn.ref.title)
+        title = one_line(self._ref.title)
         self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
         enter = "enter opens" if self.selected.kind == "region" else "enter goes there"
         self.canvas.border_subtitle = f"{shown} · arrows walk, n N node, V value, {enter}, - folds, w SVG, esc closes"

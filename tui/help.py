@@ -60,16 +60,15 @@ class HelpScreen(Dialog[None]):
         """``words`` are those of the cursor's line that can be explained, each with what it means."""
         super().__init__()
         self._chosen, self._words = chosen, words
-        self._sections = sections
-
-    def compose(self) -> ComposeResult:
-        common = [
+        self._sections = [
+            *sections,
             ("In a list or a text", Lines.BINDINGS),
             ("In a table", [*FilterableLines.BINDINGS, *Table.BINDINGS]),
             ("In a tree", Tree.BINDINGS),
             ("In code", CodePane.BINDINGS),
         ]
-        self._sections = [*self._sections, *common]
+
+    def compose(self) -> ComposeResult:
         yield StyledLines()
 
     def on_resize(self) -> None:

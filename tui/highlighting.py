@@ -49,7 +49,7 @@ class Highlighter:
         self._lines = lines
         self._starts = [start for start, _ in regions]
         self._languages = [language for _, language in regions]
-        self._highlighted = lru_cache(_MAX_WINDOWS)(self._lex)  # of the first and the last line, and the language
+        self._highlighted = lru_cache(_MAX_WINDOWS)(lambda first, last, language: _lex(lines[first:last], language))
 
     def line(self, index: int) -> list[Fragment]:
         """Return a line (from 0) as pairs of a text and its token kind."""
@@ -73,9 +73,6 @@ class Highlighter:
             return start, end
         first = start + (index - start) // _WINDOW_LINES * _WINDOW_LINES
         return first, min(first + _WINDOW_LINES, end)
-
-    def _lex(self, first: int, last: int, language: str) -> list[list[Fragment]]:
-        return _lex(self._lines[first:last], language)
 
 
 def _lex(lines: Sequence[str], language: str) -> list[list[Fragment]]:

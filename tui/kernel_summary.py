@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dynadiag.explanation.formatting import count
+from dynadiag.explanation.formatting import count, size_text
 from dynadiag.recording.records import Kernel
+from dynadiag.render.call_costs import MAX_AUTOMATIC, KernelCost, KernelCosts, read_kernel_costs
 from dynadiag.render.wrap import truncate_middle
-from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, KernelCosts, read_kernel_costs
 from tui.location import Location
 from tui.session import Session
 from tui.styled_text import Line, line, one_line
@@ -17,7 +17,6 @@ _OTHER_COLUMNS = 26  # beside the name and the line
 _MIN_NAME = 20  # columns
 _OTHER_ROWS = 2  # the title, and how many more there are
 MIN_ROWS = _MIN_LISTED + _OTHER_ROWS
-_KILO, _MEGA = 1e3, 1e6
 
 
 def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]:
@@ -32,7 +31,7 @@ def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]
     found = any(item.severity != "note" for item in session.explanation().findings)
     if found or not 0 < len(kernels) <= MAX_AUTOMATIC:
         return []
-    costs = read_kernel_costs(session, dict.fromkeys(item.compile_id for item in kernels))
+    costs = read_kernel_costs(session.recording, dict.fromkeys(item.compile_id for item in kernels), session.callers)
     known = [item for item in kernels if (item.event, item.name) in costs]
     return list(_lines(known, costs, max(_MIN_LISTED, rows - _OTHER_ROWS), columns)) if known else []
 
@@ -40,15 +39,17 @@ def read_kernel_summary(session: Session, rows: int, columns: int) -> list[Line]
 def _lines(kernels: Sequence[Kernel], costs: KernelCosts, number: int, columns: int) -> Iterator[Line]:
     calls = [(item, cost) for item in kernels for cost in costs[item.event, item.name]]
     measured = any(cost.seconds is not None for _, cost in calls)
-    ranked = sorted(calls, key=lambda pair: -_weight(pair[1], measured=measured))
+    ranked = sorted(calls, key=lambda pair: -((pair[1].seconds if measured else pair[1].bytes_moved) or 0))
     title = "Kernels, those that take longest first" if measured else "Kernels, those that move most bytes first"
     yield line((title, "title"), (f"  {_whole(calls)}", "dim"))
     for item, cost in ranked[:number]:
         place = cost.module or cost.where
+        room = columns - _OTHER_COLUMNS - len(place)
+        name = one_line(item.name)  # whole where too little of it would fit beside its line: it takes two lines
         yield line(
             (f"{_amount(cost, measured=measured):>12}  ", "strong"),
             (f"{cost.stage:<9} ", "dim"),
-            f"{_fitted(one_line(item.name), columns - _OTHER_COLUMNS - len(place))}  ",
+            f"{truncate_middle(name, room) if room >= _MIN_NAME else name}  ",
             (place, "dim"),
             to=Location("kernels", item=item.index),
         )
@@ -56,23 +57,10 @@ def _lines(kernels: Sequence[Kernel], costs: KernelCosts, number: int, columns: 
         yield line((f"and {len(ranked) - number:,} more", "dim"), to=Location("kernels"))
 
 
-def _fitted(name: str, columns: int) -> str:
-    """Return a name that fits beside its line, or the whole name where too little of it would: it takes two lines."""
-    return truncate_middle(name, columns) if columns >= _MIN_NAME else name
-
-
 def _amount(cost: KernelCost, *, measured: bool) -> str:
     if measured:
-        return "-" if cost.seconds is None else f"{cost.seconds * _MEGA:,.1f} µs"
-    return _size_text(cost.bytes_moved) if cost.bytes_moved else "-"
-
-
-def _size_text(size: int) -> str:
-    return f"{size / _MEGA:,.2f} MB" if size >= _MEGA / 10 else f"{size / _KILO:,.2f} kB"
-
-
-def _weight(cost: KernelCost, *, measured: bool) -> float:
-    return (cost.seconds if measured else cost.bytes_moved) or 0
+        return "-" if cost.seconds is None else f"{cost.seconds * 1e6:,.1f} µs"
+    return size_text(cost.bytes_moved) if cost.bytes_moved else "-"
 
 
 def _whole(calls: Sequence[tuple[Kernel, KernelCost]]) -> str:
@@ -84,6 +72,6 @@ def _whole(calls: Sequence[tuple[Kernel, KernelCost]]) -> str:
         f"{len(kernels) - library} generated",
         f"{library} of a library" if library else "",
         count(len(calls), "call"),
-        f"{_size_text(moved)} moved (an estimate)" if moved else "",
+        f"{size_text(moved)} moved (an estimate)" if moved else "",
     )
     return ", ".join(filter(None, parts))

@@ -1,4 +1,4 @@
-"""Actions on the focused list or text: search, filter, write to a file, open in an editor; and the screen as a file."""
+"""The messages over the screen, and actions on the focused list or text: search, filter, write to a file, edit."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from textual.app import App, SuspendNotSupported
+from textual.notifications import Notification, Notify, SeverityLevel
 
-from tui.notifications import NotifyingApp
-from tui.styled_text import clipboard_text
+from dynadiag.errors import DynadiagError
+from tui.styled_text import clipboard_text, one_line
 from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from tui.documents import Document
 
+_LEAST_SECONDS = 0.1  # that a message is shown for
 # These editors take `file:line`. All others take `+line file`, as vi does.
 _COLON_EDITORS = frozenset({"subl", "zed", "hx", "helix"})
 _GOTO_EDITORS = frozenset({"code", "codium", "cursor"})
@@ -38,21 +43,6 @@ def editor_command(editor: str, path: Path, line: int) -> list[str]:
     return [*words, f"+{line}", str(path)]
 
 
-def edit_document(app: App[int], document: Document, line: int, folder: Path) -> str | None:
-    """Open a document: the user's file if it exists, otherwise a copy. Return an error message or ``None``.
-
-    The copy stays in `folder`: an editor like ``code`` hands the file over to another process and ends before that
-    reads it.
-    """
-    own = Path(document.ref.title)
-    if document.ref.kind == "source" and own.is_file():
-        return edit_path(app, own, line)
-    name = re.sub(r"\W+", "-", document.ref.key)[-_MAX_NAME:]
-    copy = folder / f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}"
-    copy.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
-    return edit_path(app, copy, line)
-
-
 def edit_path(app: App[int], path: Path, line: int) -> str | None:
     """Open a file at a line (from 1) and suspend the browser meanwhile. Return an error message or ``None``."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
@@ -69,10 +59,52 @@ def edit_path(app: App[int], path: Path, line: int) -> str | None:
     return None if code == 0 else f"{command[0]} exited with code {code}"
 
 
-class LineActionsApp(NotifyingApp):
-    """The actions that every list and text understands."""
+@dataclass
+class _Message(Notification):
+    """A message whose time is never over before it is shown.
+
+    Textual looks whether it is, and makes the message's timer later. A timer of less than no time never returns.
+    """
+
+    @property
+    def time_left(self) -> float:
+        return max(super().time_left, _LEAST_SECONDS)
+
+    @property
+    def has_expired(self) -> bool:
+        return super().time_left <= 0
+
+
+class LineActionsApp(App[int]):
+    """The actions that every list and text understands, and messages."""
 
     _copies: TemporaryDirectory[str] | None = None  # of documents that an editor was given
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a message, unless the same one is shown: one that comes with every key would fill the screen."""
+        made = _Message(message, title, severity, self.NOTIFICATION_TIMEOUT if timeout is None else timeout, markup)
+        if not any((one.message, one.title) == (message, title) for one in self._notifications):
+            self.post_message(Notify(made))
+
+    def report_problem(self, reason: str) -> None:
+        """Show an error message."""
+        self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)
+
+    @contextmanager
+    def reporting_problems(self, what: str = "") -> Iterator[None]:
+        """Show the error if the body finds a damaged recording, or a file that cannot be used."""
+        try:
+            yield
+        except (DynadiagError, OSError) as error:
+            self.report_problem(f"{what}{error}")
 
     @property
     def focused_lines(self) -> Lines | None:
@@ -82,11 +114,9 @@ class LineActionsApp(NotifyingApp):
     async def prompt(self) -> Prompt:
         """Return the prompt of the screen on top. A dialog gets one when it is needed first."""
         screen = self.screen
-        if known := screen.query(Prompt):
-            return known.first()
-        made = Prompt(id="prompt")
-        await screen.mount(made)
-        return made
+        if not screen.query(Prompt):
+            await screen.mount(Prompt(id="prompt"))
+        return screen.query(Prompt).first()
 
     async def action_search(self) -> None:
         """Ask for a text and search the focused lines for it."""
@@ -111,7 +141,6 @@ class LineActionsApp(NotifyingApp):
             )
 
     def _search(self, lines: Lines, text: str) -> None:
-        lines.focus()
         if not lines.search(text):
             self.notify(f"not found here: {text} (0 searches the whole recording)", severity="warning", markup=False)
 
@@ -130,23 +159,15 @@ class LineActionsApp(NotifyingApp):
             await (await self.prompt()).ask(
                 "filter: ",
                 before,
-                lambda text: self._filter(whole, text),
+                whole.set_filter,
                 preview=preview if lines.is_quick else None,
-                cancel=lambda: self._filter(whole, before),
+                cancel=lambda: whole.set_filter(before),
             )
-
-    def _filter(self, lines: FilterableLines, text: str) -> None:
-        lines.focus()
-        lines.set_filter(text)
 
     async def action_write(self) -> None:
         """Ask for a file name and write the focused text to a new file."""
         if (lines := self.focused_lines) is not None:
-            await (await self.prompt()).ask("write to: ", "", lambda text: self._write(lines, text))
-
-    def _write(self, lines: Lines, name: str) -> None:
-        lines.focus()
-        self.write_new_file(name, lines.full_text())
+            await (await self.prompt()).ask("write to: ", "", lambda name: self.write_new_file(name, lines.full_text()))
 
     def write_new_file(self, name: str, text: str) -> None:
         """Write a text to a file that does not exist yet, and say so. An empty name writes nothing."""
@@ -186,10 +207,18 @@ class LineActionsApp(NotifyingApp):
             self.edit_document(document, lines.cursor + 1)
 
     def edit_document(self, document: Document, line: int) -> None:
-        """Open a document in the user's editor at a line, from 1."""
-        if self._copies is None:
-            self._copies = TemporaryDirectory(prefix="dynadiag-")
-        self._report_editor(edit_document(self, document, line, Path(self._copies.name)))
+        """Open a document in the user's editor at a line, from 1: the user's file if it exists, otherwise a copy.
+
+        The copy stays: an editor like ``code`` hands the file over to another process and ends before that reads it.
+        """
+        path = Path(document.ref.title)
+        if document.ref.kind != "source" or not path.is_file():
+            if self._copies is None:
+                self._copies = TemporaryDirectory(prefix="dynadiag-")
+            name = re.sub(r"\W+", "-", document.ref.key)[-_MAX_NAME:]
+            path = Path(self._copies.name, f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}")
+            path.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
+        self._report_editor(edit_path(self, path, line))
 
     async def on_unmount(self) -> None:
         """Remove the copies that an editor was given."""
@@ -215,5 +244,5 @@ class LineActionsApp(NotifyingApp):
         if lines is not None:
             lines.search("")
         if isinstance(lines, FilterableLines) and filtered:
-            self._filter(lines, "")
+            lines.set_filter("")
         return searched or filtered

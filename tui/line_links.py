@@ -1,4 +1,8 @@
-"""The links between the lines of documents, as panes use them: lines with a common key are linked."""
+"""The links between the lines of documents, as panes use them: by common keys, and by the nodes on them.
+
+A line of source that every layer of a model runs has the nodes of all layers. Inductor reports the nodes of each call,
+and torch those of Dynamo's that a node was made of: so a line of a graph, or of code, leads to those of its own layer.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dynadiag.kernels.document_links import DocumentLinks
+    from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 
 
 LineKey = tuple[str, int]  # a source line: file, line. A line of a kernel: the key of its module's document, line
@@ -89,3 +94,54 @@ def source_links(file: str, count: int, linked: Iterable[LineKey], calling: Iter
         for lines in (linked, calling)
     )
     return LineLinks({**above, **own}, callers={line: keys for line, keys in above.items() if line not in own})
+
+
+CODE, DYNAMO, LOWERED = "code", "dynamo", "lowered"  # the stages of a document
+
+
+class NodeRows:
+    """The nodes on each line of a generated module and of its graphs, and the lines of each. All count from 0."""
+
+    def __init__(self, module: GeneratedModule, sources: Mapping[str, Sequence[str]]) -> None:
+        """`sources` are Dynamo's nodes of the nodes of the lowered graph."""
+        self._module, self._sources = module, sources
+
+    def call_on(self, row: int) -> KernelCall | None:
+        """The call on a line of the code; on a line of a kernel its call, if there is only one."""
+        own = [call for call in self._module.calls if call.line == row + 1 or call.is_defined_at(row + 1)]
+        return own[0] if len(own) == 1 else None
+
+    def names(self, stage: str, links: LineLinks, row: int) -> Sequence[str]:
+        """The lowered nodes of a line: those of its node, of its statement, or of its call."""
+        if stage != CODE:
+            name = links.names.get(row, "")
+            return self._made.get(name, ()) if stage == DYNAMO else (name,)
+        if (call := self.call_on(row)) is None:
+            return ()
+        return [name for one in call.statements if one.line == row + 1 for name in one.nodes] or call.nodes
+
+    def rows(self, stage: str, links: LineLinks, names: Iterable[str]) -> tuple[int, ...]:
+        """The lines of lowered nodes: of what they were made of, of themselves, or of the calls and statements."""
+        if stage == CODE:
+            return tuple(sorted({row for name in names for row in self._code.get(name, ())}))
+        shown = names if stage == LOWERED else [source for name in names for source in self._sources.get(name, ())]
+        return tuple(sorted({links.defined[name] for name in shown if name in links.defined}))
+
+    @cached_property
+    def _made(self) -> Mapping[str, Sequence[str]]:
+        """The lowered nodes of each of Dynamo's."""
+        found: dict[str, list[str]] = {}
+        for name, sources in self._sources.items():
+            for source in sources:
+                found.setdefault(source, []).append(name)
+        return found
+
+    @cached_property
+    def _code(self) -> Mapping[str, set[int]]:
+        """The lines of the code that compute each lowered node."""
+        found: dict[str, set[int]] = {}
+        for call in self._module.calls:
+            for names, line in ((call.nodes, call.line), *((one.nodes, one.line) for one in call.statements)):
+                for name in names:
+                    found.setdefault(name, set()).add(line - 1)
+        return found

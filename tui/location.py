@@ -27,6 +27,11 @@ class Location:
     rank: int | None = None  # the number of the recording in the folder, from 0
 
 
+def source_place(file: str | None, line: int | None, compile_id: str | None = None) -> Location:
+    """Return where a line of source is on the Code screen: in this compile, else in one that has it."""
+    return Location("code", compile_id, document=f"source:{file}" if file else None, line=line)
+
+
 def source_location_in(explanation: Explanation, recorded: Iterable[str], place: str) -> Location | None:
     """Return the location of ``FILE:LINE`` in the code of the compile that has the line. FILE may be the end of a path.
 
@@ -41,19 +46,28 @@ def source_location_in(explanation: Explanation, recorded: Iterable[str], place:
     ]
     for file in files if line.isdecimal() else ():
         if file and (file == name or file.endswith(f"/{name}")):
-            return Location("code", document=f"source:{file}", line=int(line))
+            return source_place(file, int(line))
     return None
 
 
 def first_location(explanation: Explanation) -> Location:
-    """Return where the Code screen opens: where a compile failed, else at the first compile that has a graph."""
+    """Return where the Code screen opens: where a compile failed, else at the first compile that has a graph.
+
+    Of a library's function that is the user's line that called it.
+    """
+    from dynadiag.recording.code_origin import is_user_file, path_in_packages  # the first screen does not need it
+
     for finding in explanation.findings:
         if finding.is_failed_compile and finding.compile_ids:
-            span, id_ = finding.span, finding.compile_ids[0]
-            return Location("code", id_, document=f"source:{span.file}" if span.file else None, line=span.line)
+            return source_place(finding.span.file, finding.span.line, finding.compile_ids[0])
     ids = [item.compile_id for item in explanation.compiles if item.outcome == "error"]  # cut short
     ids += [graph.compile_id for graph in explanation.graphs[:1]]
     ids += [item.compile_id for item in explanation.compiles[:1]]
+    item = next((each for each in explanation.compiles if each.compile_id in ids[:1]), None)
+    if item is not None and item.file and path_in_packages(item.file) is not None:
+        own = [frame for frame in item.callers if is_user_file(frame.file) and path_in_packages(frame.file) is None]
+        if own:
+            return source_place(own[-1].file, own[-1].line, item.compile_id)
     return Location("code", next(iter(ids), None))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.values import ValueTable, bounds_text
-from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty
+from dynadiag.recording.digest.runs import read_summary
+from dynadiag.recording.json_values import json_object, list_or_empty
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.render.values import call_name, history_line
@@ -27,20 +28,6 @@ class ValueMargin:
 
     texts: tuple[str, ...]
     role: str
-
-
-@dataclass(frozen=True, slots=True)
-class Float64Value:
-    """A node in float64 on the inputs that it had: its range and its elements."""
-
-    min: float | None
-    max: float | None
-    mean: float | None
-    norm: float | None
-    nan: int
-    inf: int
-    zero: int
-    samples: tuple[str, ...]
 
 
 def is_input(node: NodeValue) -> bool:
@@ -144,18 +131,12 @@ def compiled_text(node: NodeValue, stored: StoredNodeValue) -> str:
     return f"{words}{off}{bounds},{by}"
 
 
-def read_float64(recording: Recording, call: ValuesCall) -> Mapping[str, Float64Value]:
-    """Read the float64 values of a call, by node. A recording of an older version has none."""
+def read_float64(recording: Recording, call: ValuesCall) -> Mapping[str, ValueSummary]:
+    """Read the nodes of a call in float64 on the inputs that they had. A recording of an older version has none."""
     event = next(iter(recording.events(_EVENT, start=call.index, limit=1)), None)
     nodes = list_or_empty(json_object(recording.payload(event.index)).get("nodes")) if event is not None else []
     return {
-        str(node.get("node")): _float64(wide)
+        str(node.get("node")): read_summary(wide)
         for node in nodes
         if isinstance(node, dict) and isinstance(wide := node.get("float64"), dict)
     }
-
-
-def _float64(wide: Mapping[str, object]) -> Float64Value:
-    low, high, mean, norm = (float_or_none(wide.get(name)) for name in ("min", "max", "mean", "norm"))
-    nan, inf, zero = (int_or_none(wide.get(name)) or 0 for name in ("nan", "inf", "zero"))
-    return Float64Value(low, high, mean, norm, nan, inf, zero, tuple(map(str, list_or_empty(wide.get("samples")))))

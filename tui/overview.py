@@ -9,21 +9,22 @@ from itertools import pairwise, takewhile
 
 from dynadiag.explanation.changes import GuardChange, main_changes
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.findings import Advice, Finding
+from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import brief, count, duration, list_some, shorten
 from dynadiag.explanation.guard_text import described, what_changed
 from dynadiag.explanation.rules import Rule
+from dynadiag.explanation.search import RecordedSearch
 from dynadiag.explanation.timing import PhaseShare, Timing
-from dynadiag.recording.records import GuardFailure, Recompile, Run
+from dynadiag.recording.records import GuardFailure, Recompile
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.findings import finding_text
-from dynadiag.render.paths import source_location
-from tui.location import Location
+from dynadiag.render.paths import fit_path, source_location
+from dynadiag.render.wrap import truncate_start
+from tui.location import Location, source_place
 from tui.run_header import run_lines
-from tui.search_result import SearchResult
 from tui.search_summary import ReadSource, result_lines
 from tui.styled_report import RolePrinter, first_sentence, span_text, styled_report_lines
-from tui.styled_text import Fragment, Line, fit_end, line, one_line
+from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.styled_lines import wrap_lines
 
 _LISTED = (8, 12, 16, 20, 24, 32, 40, 48)  # findings, and compiles, that the overview lists: as many as fit
@@ -59,7 +60,7 @@ def overview_lines(
     trials: int,
     *,
     live: bool,
-    finding: SearchResult | None = None,
+    finding: RecordedSearch | None = None,
     beside: bool = False,
     wide: bool = False,
     columns: int = 0,
@@ -76,14 +77,22 @@ def overview_lines(
     """
     run = explanation.run
     if finding is not None:
-        return [*run_lines(run, live=live)[:2], Line(), *_search_lines(finding, run.cwd, source)]
-    groups = _groups(explanation)
+        head = line((" ".join((finding.command or "a search", *finding.options)), "strong"))
+        trial_line = line(count(finding.trials, "trial"), (", one by one", "dim"), to=Location("trials"))
+        result = result_lines(finding, run.cwd, source)
+        return [*run_lines(run, live=live)[:2], Line(), head, *result, Line(), trial_line]
+    groups, next_step = _groups(explanation), list[Line]()
+    if run.exit_code not in (0, None, *_ENDED) and not run.is_foreign:  # whoever ended a program knows why
+        next_step = [
+            line(("B", "key"), " finds the part of the compiler at fault (bisect)", to=Location("trials")),
+            line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials")),
+        ]
 
     def listing(number: int) -> list[Line]:
         sections = [
             run_lines(run, live=live),
             list(_headline(explanation, kernels, trials, live=live)),
-            list(_next_step(run)),
+            next_step,
             list(_findings(explanation, groups, number, beside=beside, wide=wide)),
             list(_skipped(explanation, wide=wide)),
             list(_time(explanation.timing, number, max(_MIN_NAME, columns - _NAME_AT))) if explanation.timing else [],
@@ -125,27 +134,13 @@ def _headline(explanation: Explanation, kernels: int, trials: int, *, live: bool
     yield line(", ".join(text for text, view in pairs if not text.startswith("0 ") or view in ("breaks", "recompiles")))
 
 
-def _search_lines(finding: SearchResult, cwd: str | None, source: ReadSource) -> Iterator[Line]:
-    yield line((" ".join((finding.kind or "a search", *finding.options)), "strong"))
-    yield from result_lines(finding, cwd, source)
-    yield Line()
-    yield line(count(finding.trials, "trial"), (", one by one", "dim"), to=Location("trials"))
-
-
-def _next_step(run: Run) -> Iterator[Line]:
-    """Yield the next step after a program that failed by itself: whoever ended it knows why."""
-    if run.exit_code not in (0, None, *_ENDED) and not run.is_foreign:
-        yield line(("B", "key"), " finds the part of the compiler at fault (bisect)", to=Location("trials"))
-        yield line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials"))
-
-
 def _findings(
     explanation: Explanation, groups: Sequence[Sequence[Finding]], number: int, *, beside: bool, wide: bool
 ) -> Iterator[Line]:
     """A line for the findings of a kind in a file, the most important first, and below it what to do."""
     if not groups:
         return
-    yield _title_line("Findings, the most important first", len(groups))
+    yield line(("Findings, the most important first", "title"), (f"  {len(groups):,}", "dim"))
     helped: set[str] = set()
     for group in groups[:number]:
         item, target = group[0], _target(group[0])
@@ -156,7 +151,12 @@ def _findings(
         advice = [each.text for each in item.advice]
         if advice and advice[-1] not in helped and not beside:
             helped.add(advice[-1])
-            yield replace(_advice_line(item.advice[0], target), continues=True)
+            first = item.advice[0]
+            label = "hint" if first.checked == "unchecked" else "help"
+            # Of torch's words more than one sentence: their first one may only begin to say something.
+            is_torchs = first.source == "torch"
+            text = shorten(one_line(first.text), _LONGEST) if is_torchs else first_sentence(first.text)
+            yield replace(line((f"       {label}: ", "help"), (text, "dim"), to=target), continues=True)
     yield from _more_line(len(groups) - number, Location("breaks"))
 
 
@@ -164,15 +164,15 @@ def _skipped(explanation: Explanation, *, wide: bool) -> Iterator[Line]:
     """The frames that Dynamo left to Python, each function once, with the reason."""
     frames = {(item.file, item.line, item.function): item for item in explanation.skipped}
     if frames:
-        yield _title_line("Frames left to Python", len(frames))
+        yield line(("Frames left to Python", "title"), (f"  {len(frames):,}", "dim"))
     for item in list(frames.values())[:_SKIPPED]:
         at = source_location(item.file, item.line, None, explanation.run.cwd)
         parts: list[str | Fragment] = [
             ("skipped ", "break"),
-            (f"{_shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)}  ", "dim"),
+            (f"{fit_path(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)}  ", "dim"),
             (f"{one_line(item.function)}  ", "strong"),
         ]
-        yield line(*parts, one_line(item.reason), to=Location("code", document=f"source:{item.file}", line=item.line))
+        yield line(*parts, one_line(item.reason), to=source_place(item.file, item.line))
     if len(frames) > _SKIPPED:
         yield line((f"and {len(frames) - _SKIPPED:,} more", "dim"))
 
@@ -196,7 +196,7 @@ def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wi
     item = group[0]
     place = item.own_span
     at = source_location(place.file, place.line, None, explanation.run.cwd)
-    at = _shorten(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
+    at = fit_path(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)
     yield f"{one_line(item.label or item.rule.removeprefix('failed-')):<6}  ", item.rule.view.role
     yield f"{at}  ", "dim"
     yield _GAVE_UP if item.rule == Rule.RECOMPILE_LIMIT else "", "error"
@@ -241,13 +241,6 @@ def _amount(group: Sequence[Finding]) -> str:
     return "  " + ", ".join(said) if said else ""
 
 
-def _advice_line(item: Advice, target: Location) -> Line:
-    """The first sentence of advice, of torch's words more: their first one may only begin to say something."""
-    label = "hint" if item.checked == "unchecked" else "help"
-    text = shorten(one_line(item.text), _LONGEST) if item.source == "torch" else first_sentence(item.text)
-    return line((f"       {label}: ", "help"), (text, "dim"), to=target)
-
-
 def guard_change_fragments(item: Recompile, reasons: Sequence[GuardFailure] | None = None) -> list[Fragment]:
     """Return the first change that the report tells of all reasons or of these, with its old and new value."""
     changed = main_changes(item.reasons if reasons is None else reasons)
@@ -278,8 +271,11 @@ def _time(timing: Timing, number: int, name_width: int) -> Iterator[Line]:
     yield line("  ", *_bar(timing.shares, timing.total))
     named = [share for share in ranked if timing.total and share.seconds >= timing.total / 200]
     for start in range(0, len(named), _LEGEND):
-        legend = [_legend(share, timing.total) for share in named[start : start + _LEGEND]]
-        yield line("  ", *(part for pair in legend for part in pair))
+        legend: list[str | Fragment] = ["  "]
+        for share in named[start : start + _LEGEND]:  # the color of a part of the compiler, and its share of the time
+            name, role = PARTS[share.part]
+            legend += [("■ ", role), f"{f'{name} {share.seconds / timing.total:.0%}':<24}"]
+        yield line(*legend)
     longest = timing.spent[0].seconds if timing.spent else 0.0
     for spent in timing.spent[:number]:
         item = spent.compile
@@ -287,17 +283,11 @@ def _time(timing: Timing, number: int, name_width: int) -> Iterator[Line]:
             (f"{one_line(item.compile_id):<6} ", "key"),
             f"{duration(spent.seconds):>8}  ",
             *_bar(spent.shares, longest, _COMPILE_BAR, pad=True),
-            f"  {_shorten(one_line(item.function), name_width)}",
+            f"  {truncate_start(one_line(item.function), name_width)}",
             (" ↻" if spent.again else "", "recompile"),
         ]
         yield line(*parts, to=Location("compiles", compile_id=item.compile_id))
     yield from _more_line(len(timing.spent) - number, Location("compiles"))
-
-
-def _legend(share: PhaseShare, whole: float) -> tuple[Fragment, Fragment]:
-    """The color of a part of the compiler, and its share of the time."""
-    name, role = PARTS[share.part]
-    return ("■ ", role), (f"{f'{name} {share.seconds / whole:.0%}':<24}", "")
 
 
 def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *, pad: bool = False) -> list[Fragment]:
@@ -315,15 +305,6 @@ def _bar(shares: Iterable[PhaseShare], whole: float, width: int = _BAR_WIDTH, *,
     if pad:
         pieces.append((" " * (width - sum(len(text) for text, _ in pieces)), ""))
     return pieces
-
-
-def _shorten(text: str, width: int) -> str:
-    """Return a location or a name; of a long one only its end."""
-    return fit_end(text, width) if len(text) > width else text
-
-
-def _title_line(text: str, number: int) -> Line:
-    return line((text, "title"), (f"  {number:,}", "dim"))
 
 
 def _more_line(number: int, target: Location) -> Iterator[Line]:

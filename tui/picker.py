@@ -3,103 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from dynadiag.errors import DynadiagError
-from dynadiag.explanation.formatting import count
-from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Run
+from dynadiag.explanation.formatting import size_text
+from dynadiag.render.recordings import ListedRecording, list_recordings
 from tui.dialog import Choice, Confirm, ListDialog
 from tui.key_bindings import footer_key
 from tui.styled_text import line, one_line
 from tui.widgets.table import Column, Row
-
-_SUFFIX = ".dynadiag"
-_MAX_LISTED = 500  # recordings that are read
-_VERBS = (("break", "broke"), ("recompile", "recompiled"))  # table -> what happened
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRecording:
-    """A recording on disk. ``program`` and ``verdict`` are texts for one line; ``good`` says how the program ended."""
-
-    path: Path
-    program: str
-    verdict: str
-    good: bool | None  # None: not known
-    size: int  # bytes
-    changed: float  # seconds since the epoch
-
-
-def list_recordings(folders: Iterable[Path]) -> list[ListedRecording]:
-    """Read the newest recordings of some folders. One that cannot be read is listed with the reason."""
-    found = {path.resolve() for folder in folders for path in folder.glob(f"*{_SUFFIX}")}
-    known = [(_changed(path), path) for path in found]
-    return [_read(path, changed) for changed, path in sorted(known, reverse=True)[:_MAX_LISTED] if changed]
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes as megabytes."""
-    return f"{size / 1e6:,.1f} MB"
 
 
 def age_text(seconds: float) -> str:
     """Return an age in the largest unit that it has at least two of."""
     units = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
     return next((f"{seconds / size:,.0f} {unit}" for size, unit in units if seconds >= 2 * size), "just now")
-
-
-def _changed(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:  # deleted in between
-        return 0.0
-
-
-def _read(path: Path, changed: float) -> ListedRecording:
-    size = 0
-    try:
-        size = path.stat().st_size
-        with Recording(path) as recording:
-            run, totals = recording.run, recording.totals()
-            search = _search(recording) if totals.get("trial") else []
-    except (DynadiagError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{path}: ")
-        return ListedRecording(path, "?", one_line(f"cannot be read: {reason}"), None, size, changed)
-    program = one_line((run.target or "?").removeprefix(f"{run.cwd}/"))
-    good = None if run.exit_code is None else run.exit_code == 0
-    return ListedRecording(path, program, ", ".join([*search, _verdict(run, totals)]), good, size, changed)
-
-
-def _search(recording: Recording) -> list[str]:
-    """The command of a search, and what came of it."""
-    from dynadiag.explanation.source import first_event_data, first_payload  # imported in a worker
-
-    name = first_event_data(recording, "dynadiag_search").get("command")
-    said = (first_payload(recording, "dynadiag_verdict", dict) or {}).get("verdict")
-    return [": ".join(one_line(str(word).replace("_", " ")) for word in (name or "search", said or "no answer"))]
-
-
-def _verdict(run: Run, totals: dict[str, int]) -> str:
-    parts = [f"{verb} {_times(totals[table])}" for table, verb in _VERBS if totals.get(table)]
-    parts += [count(totals["trial"], "trial")] if totals.get("trial") else []
-    ended = [] if run.exit_code == 0 else ["no exit code" if run.exit_code is None else f"exit code {run.exit_code}"]
-    compiled = [] if totals.get("compile") or totals.get("trial") else ["nothing compiled"]
-    return ", ".join([*ended, *compiled, *parts]) or count(totals.get("compile", 0), "compile")
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
-
-
-def age_of(changed: float) -> str:
-    """Return how long ago a file was changed."""
-    return age_text(max(0.0, time.time() - changed))
 
 
 class Picker(ListDialog[ListedRecording, Path]):
@@ -130,15 +51,12 @@ class Picker(ListDialog[ListedRecording, Path]):
     def on_mount(self) -> None:
         self.table.border_title = "recordings: reading ..."
         self.table.border_subtitle = f"enter {self._verb}, f filters, s sorts, D deletes, escape closes"
-        self.run_worker(self._read, thread=True, exclusive=True)
+        self._read()
 
     def _read(self) -> None:
-        found = list_recordings(self._folders)
-        self.app.call_from_thread(self._show, found)
+        self.fetch("list", lambda: list_recordings(self._folders), self._show)
 
     def _show(self, found: list[ListedRecording]) -> None:
-        if not self.is_open:
-            return
         self.items = found
         self.table.show([_row(number, item) for number, item in enumerate(found)])
         self.table.border_title = f"recordings, the newest first: {len(found):,}"
@@ -169,10 +87,11 @@ class Picker(ListDialog[ListedRecording, Path]):
         except OSError as error:
             self.notify(f"{item.path}: {error.strerror}", severity="error", markup=False)
         self._opened = item.path
-        self.run_worker(self._read, thread=True, exclusive=True)
+        self._read()
 
 
 def _row(number: int, item: ListedRecording) -> Row:
     role = {True: "", False: "error", None: "dim"}[item.good]
-    cells = (item.program, item.verdict, size_text(item.size), age_of(item.changed), one_line(item.path.name))
+    age = age_text(max(0.0, time.time() - item.changed))
+    cells = (item.program, item.verdict, size_text(item.size), age, one_line(item.path.name))
     return Row(cells, number, role)

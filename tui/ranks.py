@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +13,7 @@ from dynadiag.explanation.formatting import count, duration
 from dynadiag.job import find_divergence, open_job, rank_list
 from dynadiag.recording.records import UNCOMPILED_NOTE, Run
 from dynadiag.render.paths import source_location
-from tui.location import Location
+from tui.location import Location, source_place
 from tui.overview import guard_change_fragments
 from tui.session import Session
 from tui.styled_text import Fragment, Line, line, one_line
@@ -43,15 +42,14 @@ class RankSummary:
     graphs: int = 0
     kernels: int = 0
     seconds: float | None = None
-    items: Counter[ComparedItem] | None = None
-    targets: dict[ComparedItem, Location] | None = None  # where each of them occurs first in this rank
+    items: Mapping[ComparedItem, Sequence[Location]] | None = None  # with where each of them occurs in this rank
     error: str | None = None
     live: bool = False  # whether its program still runs
     is_measured: bool = False  # a variant of a comparison that was measured in all rounds: how it ended is our doing
 
     def count_of(self, kind: str) -> int:
         """Return how many items of a kind the rank has."""
-        return sum(number for thing, number in (self.items or {}).items() if thing.kind == kind)
+        return sum(len(places) for thing, places in (self.items or {}).items() if thing.kind == kind)
 
 
 def read_rank(index: int, path: Path, session: Session | None = None) -> RankSummary:
@@ -68,15 +66,13 @@ def read_rank(index: int, path: Path, session: Session | None = None) -> RankSum
 def _rank(index: int, session: Session) -> RankSummary:
     explanation = session.explanation()
     run = session.run
-    things: Counter[ComparedItem] = Counter()
-    targets: dict[ComparedItem, Location] = {}
+    things: dict[ComparedItem, list[Location]] = {}
     for thing, target in _compared_items(explanation, index):
-        things[thing] += 1
-        targets.setdefault(thing, target)
+        things.setdefault(thing, []).append(target)
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
     counts = explanation.graph_count, session.kernel_count
-    return RankSummary(index, name, run, *counts, seconds, things, targets, live=session.live)
+    return RankSummary(index, name, run, *counts, seconds, things, live=session.live)
 
 
 def _compared_items(explanation: Explanation, rank: int) -> Iterator[tuple[ComparedItem, Location]]:
@@ -122,8 +118,7 @@ def first_divergence(ranks: Sequence[RankSummary], paths: Sequence[Path]) -> lis
     if found is None:
         return []
     place = source_location(found.file, found.line, None, next((rank.run.cwd for rank in ranks if rank.run), None))
-    rank, document = numbers.get(found.ranks[0]), f"source:{found.file}"
-    target = Location("code", found.compile_id, document=document, line=found.line, rank=rank)
+    target = replace(source_place(found.file, found.line, found.compile_id), rank=numbers.get(found.ranks[0]))
     head = f"{found.text[:1].upper()}{one_line(found.text[1:])}."
     return [
         line((head, "error"), (f"  {place}" if found.line else "", "dim"), to=target if found.file else None),
@@ -175,7 +170,7 @@ def _slow_ranks(ranks: Sequence[RankSummary]) -> Iterator[Line]:
 
 def _unequal_lines(kind: str, ranks: Sequence[RankSummary]) -> list[Line]:
     every = {thing for rank in ranks for thing in rank.items or {} if thing.kind == kind}
-    found = [(thing, [(rank.items or Counter())[thing] for rank in ranks]) for thing in every]
+    found = [(thing, [len((rank.items or {}).get(thing, ())) for rank in ranks]) for thing in every]
     unequal = sorted(
         ((thing, numbers) for thing, numbers in found if len(set(numbers)) > 1),
         key=lambda pair: (-(max(pair[1]) - min(pair[1])), pair[0].location, pair[0].description),
@@ -196,13 +191,13 @@ def _difference_line(thing: ComparedItem, numbers: Sequence[int], ranks: Sequenc
     groups: dict[int, list[RankSummary]] = {}
     for rank, number in zip(ranks, numbers, strict=True):
         groups.setdefault(number, []).append(rank)
-    first = next(rank for rank, number in zip(ranks, numbers, strict=True) if number)
+    first = next(places[0] for rank in ranks if (places := (rank.items or {}).get(thing)))
     parts: list[str | Fragment] = [thing.description, (f"  {thing.location}  ", "dim")]
     said = [
         f"{'not' if not number else count(number, 'time')} on {_rank_list(group)}"
         for number, group in sorted(groups.items(), key=lambda pair: -pair[0])
     ]
-    return line(*parts, (", ".join(said), "break"), to=(first.targets or {}).get(thing))
+    return line(*parts, (", ".join(said), "break"), to=first)
 
 
 def _rank_list(ranks: Sequence[RankSummary]) -> str:

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from dynadiag.errors import DynadiagError
+from dynadiag.recording.log_search import search_log
 from dynadiag.recording.records import Kernel
-from tui.kernel_costs import read_kernel_costs
-from tui.log_search import search_log
+from dynadiag.render.call_costs import read_kernel_costs
 from tui.search_hits import RECORD_TYPES, Hit, MadeOf, line_places, log_hit, record_hit
 from tui.session import Session
+from tui.styled_text import one_line
 from tui.text_match import TextMatcher
 
 MAX_HITS = 500  # hits kept of each kind
@@ -45,16 +47,6 @@ class RecordingSearch:
         return self._stop.is_set()
 
     @property
-    def matcher(self) -> TextMatcher:
-        """The matcher, to highlight the text on the screen."""
-        return TextMatcher(self.pattern)
-
-    @property
-    def bytes_total(self) -> int:
-        """Size of the log in bytes."""
-        return self.session.recording.log_size
-
-    @property
     def truncated_kinds(self) -> list[str]:
         """The kinds that have more hits than are kept."""
         return [kind for kind, number in self._counts.items() if number > MAX_HITS]
@@ -64,13 +56,18 @@ class RecordingSearch:
         self._stop.set()
 
     def run(self) -> None:
-        """Search until the end. Raises `UnreadableInput` if the recording is damaged."""
-        for hit in self._search():
-            if self.stopped:
-                break
-            self._counts[hit.kind] += 1
-            if self._counts[hit.kind] <= MAX_HITS:
-                self.hits.append(hit)
+        """Search until the end, or until something is damaged."""
+        try:
+            for hit in self._search():
+                if self.stopped:
+                    break
+                self._counts[hit.kind] += 1
+                if self._counts[hit.kind] <= MAX_HITS:
+                    self.hits.append(hit)
+        except DynadiagError as error:
+            self.error = one_line(str(error))
+        finally:
+            self.finished = True
 
     def _search(self) -> Iterator[Hit]:
         yield from self._search_records()
@@ -83,7 +80,7 @@ class RecordingSearch:
                 yield log_hit(seen, self.session, self._places_of)
 
     def _search_records(self) -> Iterator[Hit]:
-        finder, cwd = self.matcher, self.session.run.cwd
+        finder, cwd = TextMatcher(self.pattern), self.session.run.cwd
         for kind, record in RECORD_TYPES.items():
             self.phase, start = f"{kind}s", 0
             while not self.stopped and self._counts[kind] <= MAX_HITS:
@@ -107,6 +104,6 @@ class RecordingSearch:
             return ""
         known = self._kernel_places.get(kernel.compile_id)
         if known is None:
-            costs = read_kernel_costs(self.session, [kernel.compile_id])
+            costs = read_kernel_costs(self.session.recording, [kernel.compile_id], self.session.callers)
             known = self._kernel_places[kernel.compile_id] = {key: calls[0].where for key, calls in costs.items()}
         return known.get((kernel.event, kernel.name), "")

@@ -8,20 +8,14 @@ from tui.styled_text import Fragment, Line, line
 
 def run_lines(run: Run, *, live: bool) -> list[Line]:
     """Return the lines that are known as soon as the recording is open: program, versions, exit status."""
-    lines = [line((_program_name(run), "strong"))]
-    facts = [f"torch {run.torch}"] if run.torch else []
-    facts += [f"Python {run.python}"] if run.python else []
-    facts += [f"Triton {run.triton}"] if run.triton else []
-    facts += [f"on {run.device}"] if run.device else []
-    facts += [f"rank {run.rank}"] if run.rank is not None else []
+    # Relative to the working directory; importing `render.paths` would take longer.
+    name = run.target.removeprefix(f"{run.cwd}/") if run.target.strip("?") else "a program that is not named"
+    lines = [line((name, "strong"))]
+    named = {"torch": run.torch, "Python": run.python, "Triton": run.triton, "on": run.device, "rank": run.rank}
+    facts = [f"{name} {value}" for name, value in named.items() if value or value == 0]
     facts += [f"ran {run.seconds:.1f} s"] if run.seconds is not None else []
     lines.append(line((", ".join(facts), "dim")))
     return [*lines, line(_exit_sentence(run, live=live))]
-
-
-def _program_name(run: Run) -> str:
-    """Return the program's path relative to its working directory. Importing `render.paths` would take longer."""
-    return run.target.removeprefix(f"{run.cwd}/") if run.target.strip("?") else "a program that is not named"
 
 
 def _exit_sentence(run: Run, *, live: bool) -> Fragment:

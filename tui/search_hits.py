@@ -8,10 +8,10 @@ from typing import Any
 
 from dynadiag.kernels.graph_parser import graph_lines, operator_of
 from dynadiag.recording.digest.graphs import stage_of
+from dynadiag.recording.log_search import LogMatch
 from dynadiag.recording.records import Break, Compile, Guard, Kernel, Recompile, Trial
 from dynadiag.render.paths import source_location
 from tui.location import Location
-from tui.log_search import LogMatch
 from tui.session import Session
 from tui.styled_text import one_line
 from tui.text_match import TextMatcher

@@ -6,6 +6,7 @@ Worker threads may call every method. All raise `UnreadableInput` if the recordi
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -16,39 +17,65 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.opening import has_recordings, is_running, list_recordings, open_recording
 from dynadiag.recording.packing import is_packed
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import (
-    CUT_SHORT,
-    Compile,
-    Event,
-    Graph,
-    Guard,
-    Kernel,
-    Run,
-)
+from dynadiag.recording.records import CUT_SHORT, Compile, Event, Frame, Graph, Guard, Kernel, Run
 
 if TYPE_CHECKING:
     from dynadiag.explanation.explanation import Explanation
-    from tui.node_places import CompiledLines
+    from dynadiag.kernels.compiled_lines import CompiledLines
     from tui.node_values import NodeValues
 
 _JOURNAL_SUFFIX = ".journal"  # a running search writes RECORDING.journal, which becomes RECORDING
+_REREAD_FACTOR = 10  # if reading took one second, the next reading is ten seconds later
 _MAX_CACHED_GUARDS = 4  # compiles whose guards are cached
 T = TypeVar("T")
 
 
-class Session:
-    """An open recording. ``live`` is true while its program, or its search, still writes it."""
+class FileWatch:
+    """Checks the file of a recording by its size and modification time. Only a live one is read again."""
 
-    def __init__(self, path: Path, recording: Recording, *, live: bool) -> None:
-        self.path, self.live = path, live
-        self.recording = recording
+    def __init__(self, path: Path, *, live: bool = False) -> None:
+        self.live = live
+        self._path = path
+        self._last_state = self._state()
+        self._next_check = 0.0
+        self._gone = False
+
+    def check(self) -> str | None:
+        """Return ``"grown"``, ``"gone"`` (once), or ``None``."""
+        state = self._state()
+        if state is None:
+            gone, self._gone = self._gone, True
+            return None if gone else "gone"
+        self._gone = False
+        if not self.live or state == self._last_state or time.monotonic() < self._next_check:
+            return None
+        self._last_state = state
+        return "grown"
+
+    def read_in(self, seconds: float) -> None:
+        """Take in how long reading took: the longer, the later the next one."""
+        self._next_check = time.monotonic() + _REREAD_FACTOR * seconds
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_size, status.st_mtime_ns
+
+
+class Session:
+    """An open recording, whose file is watched."""
+
+    def __init__(self, path: Path, recording: Recording, watch: FileWatch) -> None:
+        self.path, self.recording, self.watch = path, recording, watch
         self._lock = threading.Lock()
         self.kernel_count = self.trial_count = 0  # known once the explanation is read
         self._explanation: Explanation | None = None
         self._kernels: tuple[Kernel, ...] | None = None
         self._compiled_lines: CompiledLines | None = None
         self._values: NodeValues | None = None
-        self.guards = lru_cache(_MAX_CACHED_GUARDS)(self._guards)  # of a compile id
+        self.guards = lru_cache(_MAX_CACHED_GUARDS)(lambda id_: self.recording.guards(id_))  # of a compile
 
     @classmethod
     def open(cls, path: Path) -> Session:
@@ -56,8 +83,9 @@ class Session:
         beside = Path(f"{path}{_JOURNAL_SUFFIX}")
         if beside.is_file() and not path.exists():
             path = beside
-        recording = open_recording(path)
-        return cls(path, recording, live=not is_packed(path.parent) and is_running(path))
+        watch, recording = FileWatch(path), open_recording(path)
+        watch.live = not is_packed(path.parent) and is_running(path)
+        return cls(path, recording, watch)
 
     def __enter__(self) -> Session:
         return self
@@ -68,6 +96,11 @@ class Session:
     def close(self) -> None:
         """Close the file."""
         self.recording.close()
+
+    @property
+    def live(self) -> bool:
+        """Whether its program, or its search, still writes it."""
+        return self.watch.live
 
     @property
     def final_path(self) -> Path:
@@ -101,6 +134,11 @@ class Session:
         """Return the compile with this id, or ``None``. If torch was reset in between, return the last one."""
         return next((item for item in reversed(self.explanation().compiles) if item.compile_id == compile_id), None)
 
+    def callers(self, compile_id: str) -> Sequence[Frame]:
+        """Return the frames that led to the function of a compile."""
+        item = self.compile(compile_id)
+        return item.callers if item is not None else ()
+
     def all_kernels(self) -> tuple[Kernel, ...]:
         """Return the kernels of all compiles, read once. The first screen does not wait for them."""
         with self._lock:
@@ -110,16 +148,13 @@ class Session:
 
     def compiled_lines(self) -> CompiledLines:
         """Return the compiles of each source line, read once."""
-        from tui.node_places import CompiledLines  # as above
+        from dynadiag.kernels.compiled_lines import CompiledLines  # as above
 
         explanation = self.explanation()
         with self._lock:
             if self._compiled_lines is None:
                 self._compiled_lines = CompiledLines(self.recording, explanation.compiles, explanation.graphs)
             return self._compiled_lines
-
-    def _guards(self, compile_id: str) -> tuple[Guard, ...]:
-        return self.recording.guards(compile_id)
 
     def node_values(self) -> NodeValues | None:
         """Return the recorded values of nodes, ``None`` if there are none."""

@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from textual.keys import Keys, _character_to_key
 
-from dynadiag.errors import DynadiagError, UnreadableInput
+from dynadiag.errors import UnreadableInput
 from dynadiag.recording.store import atomic_write
 from tui.colors import THEMES, next_theme, palette_of, theme_of
-from tui.recording_app import RecordingApp
+from tui.screens_app import ScreensApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,6 @@ class BrowserSettings:
 
     theme: str = THEMES[0]
     keys: Mapping[str, str] = field(default_factory=dict)
-
-
-def settings_path() -> Path:
-    """Return the file of the settings, which may not exist."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return Path(base or Path.home() / ".config") / "dynadiag" / "browser.json"
 
 
 def read_settings(path: Path) -> BrowserSettings:
@@ -60,37 +55,33 @@ def remember_theme(path: Path, theme: str) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UnreadableInput(f"{path}: this is no JSON: mend it or delete it") from error
-    if not isinstance(found, dict):
-        raise UnreadableInput(f"{path}: this is no JSON object: mend it or delete it")
-    return found
+    except msgspec.MsgspecError as error:
+        raise UnreadableInput(f"{path}: this is no JSON object: mend it or delete it") from error
 
 
 _MODIFIERS = {"ctrl", "shift", "alt"}
 
 
-class SettingsApp(RecordingApp):
+class SettingsApp(ScreensApp):
     """Follows the settings file of the browser, and remembers the theme in it."""
 
     @cached_property
     def _settings_path(self) -> Path:
-        return settings_path()
+        """The file of the settings, which may not exist."""
+        base = os.environ.get("XDG_CONFIG_HOME")
+        return Path(base or Path.home() / ".config") / "dynadiag" / "browser.json"
 
     def action_theme(self) -> None:
         """Show the next theme, and remember it."""
         name = next_theme(palette_of(self.theme))
         self._use_theme(name)
-        try:
+        with self.reporting_problems("the theme is not remembered: "):
             remember_theme(self._settings_path, name)
-        except (OSError, DynadiagError) as error:
-            self.report_problem(f"the theme is not remembered: {error}")
-        else:
             self.notify(f"theme: {name}")
 
     def _use_theme(self, name: str) -> None:
@@ -100,28 +91,26 @@ class SettingsApp(RecordingApp):
 
     def use_settings(self) -> None:
         """Use the theme and the keys that the user has chosen."""
-        try:
+        with self.reporting_problems():
             settings = read_settings(self._settings_path)
-        except DynadiagError as error:
-            self.report_problem(str(error))
-            return
-        self._use_theme(settings.theme)
-        self.chosen_keys = settings.keys
-        self.set_keymap(dict(settings.keys))
-        if settings.keys:
-            self.run_worker(self._check_keys, thread=True, group="keys")
+            self._use_theme(settings.theme)
+            self.chosen_keys = settings.keys
+            self.set_keymap(dict(settings.keys))
+            if settings.keys:
+                self.run_worker(self._check_keys, thread=True, group="keys")
 
     def _check_keys(self) -> None:
         """Report keys of the settings that belong to no action, and names that no key has."""
         from tui.command_palette import all_binding_ids
 
-        if wrong := sorted(set(self.chosen_keys) - all_binding_ids(type(self))):
-            reason = f"{self._settings_path}: no action is called {', '.join(wrong)}: the palette (:) has their names"
-            self.call_from_thread(self.report_problem, reason)
         named = {name.strip() for keys in self.chosen_keys.values() for name in keys.split(",")}
-        if wrong := sorted(name for name in named if not _is_key(name)):
-            reason = f"{self._settings_path}: no key is called {', '.join(wrong)}: write j, ctrl+n, f2 or pagedown"
-            self.call_from_thread(self.report_problem, reason)
+        for what, wrong, advice in (
+            ("action", set(self.chosen_keys) - all_binding_ids(type(self)), "the palette (:) has their names"),
+            ("key", {name for name in named if not _is_key(name)}, "write j, ctrl+n, f2 or pagedown"),
+        ):
+            if wrong:
+                reason = f"{self._settings_path}: no {what} is called {', '.join(sorted(wrong))}: {advice}"
+                self.call_from_thread(self.report_problem, reason)
 
 
 def _is_key(name: str) -> bool:

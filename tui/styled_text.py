@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
-
 from dynadiag.render.clean import clean, clean_line
 from tui.location import Location
 
@@ -51,18 +49,4 @@ def _single_line(text: str) -> str:
     return clean(text).replace("\n", " ").replace("\t", " ") if not text.isprintable() else text
 
 
-def fit_end(text: str, width: int) -> str:
-    """Return a text in exactly `width` columns. A longer text, such as a path, loses its beginning."""
-    if width < 1:
-        return ""
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    kept = text[-width + 1 :]
-    while cell_len(kept) > width - 1:
-        kept = kept[1:]
-    return set_cell_size(f"…{kept}", width)
-
-
-def one_line(text: str) -> str:
-    """Return a text of any length on one line."""
-    return clean_line(text)
+one_line = clean_line  # a text of any length on one line, without control characters

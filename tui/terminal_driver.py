@@ -9,6 +9,7 @@ as ASCII of the same width.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import select
@@ -16,7 +17,6 @@ import signal
 import sys
 import termios
 import threading
-from codecs import getincrementaldecoder
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -58,7 +58,7 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Dispatch what is typed until the browser ends or the terminal is gone."""
         parser = XTermParser(self._debug)
-        decode = getincrementaldecoder("utf-8")(errors="replace").decode  # no action has that character as its key
+        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode  # no key is what it replaces with
         while not self.exit_event.is_set():
             if select.select([self.fileno], [], [], _TICK)[0]:
                 if not (keys := _read(self.fileno)):
@@ -81,22 +81,19 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """ASCII of the same width for what an encoding does not have."""
+    assert isinstance(error, UnicodeEncodeError)
+    letters = (letter.translate(_ASCII) for letter in error.object[error.start : error.end])
+    return "".join(one if one.isascii() else "?" * cell_len(one) for one in letters), error.end
+
+
+codecs.register_error("dynadiag-plain", _plain)
+
+
 def encodable(text: str, encoding: str) -> str:
     """Return a text with ASCII for what an encoding does not have, of the same width."""
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return "".join(letter if _has(encoding, letter) else _plain(letter) for letter in text)
-    return text
-
-
-def _has(encoding: str, letter: str) -> bool:
-    return letter.isascii() or letter.encode(encoding, "replace") != b"?"
-
-
-def _plain(letter: str) -> str:
-    ascii_ = letter.translate(_ASCII)
-    return ascii_ if ascii_.isascii() else "?" * cell_len(letter)
+    return text.encode(encoding, "dynadiag-plain").decode(encoding)
 
 
 class _Output:

@@ -10,7 +10,6 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from dynadiag.caches import timed_sections
-from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import duration
 from tui.dialog import ListDialog
 from tui.key_bindings import footer_key
@@ -116,23 +115,20 @@ class TimelineScreen(ListDialog[Slice, Location]):
     def on_mount(self) -> None:
         self.table.border_title = "time line: reading ..."
         self.table.border_subtitle = "+ and - zoom, z shows one in full, s sorts, f filters, enter goes, escape closes"
-        self.run_worker(self._read, thread=True, exclusive=True)
+        self.fetch("slices", self._read, self._show)
 
-    def _read(self) -> None:
-        problem, found = "", list[Slice]()
-        try:
-            found = read_slices(self._session, self._rank)
-            for rank, path in enumerate(self._paths):
-                if rank != self._rank:
-                    with Session.open(path) as other:
-                        found += read_slices(other, rank)
-        except DynadiagError as error:
-            problem = one_line(str(error))
-        self.app.call_from_thread(self._show, found, problem)
+    def _read(self) -> list[Slice]:
+        found = read_slices(self._session, self._rank)
+        for rank, path in enumerate(self._paths):
+            if rank != self._rank:
+                with Session.open(path) as other:
+                    found += read_slices(other, rank)
+        return found
 
-    def _show(self, found: list[Slice], problem: str) -> None:
-        if not self.is_open:
-            return
+    def fetch_failed(self, problem: str) -> None:
+        self.table.border_title = one_line(problem)
+
+    def _show(self, found: list[Slice]) -> None:
         kept = sorted(
             sorted(found, key=lambda one: one.start - one.end)[:_MAX_SLICES], key=lambda one: (one.start, -one.end)
         )
@@ -143,7 +139,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
         hidden = len(found) - len(kept)
         shorter = f", {hidden:,} shorter ones left out" if hidden else ""
         whole = f": {duration(self._whole[1] - self._whole[0])}{shorter}" if kept else ""
-        self._title = problem or f"{title}{whole}"
+        self._title = f"{title}{whole}"
         self._draw()
         chosen = (place for place, one in enumerate(kept) if one.compile_id == self._start and one.rank == self._rank)
         if (first := next(chosen, None)) is not None:

@@ -17,12 +17,12 @@ from dynadiag.render.values import call_name
 from tui.dialog import Dialog
 from tui.key_bindings import footer_key
 from tui.location import Location
-from tui.node_values import NO_CALL, Float64Value, NodeValues, value_lines
+from tui.node_values import NO_CALL, NodeValues, value_lines
 from tui.styled_text import Line, line, one_line
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
 
-_Side = ValueSummary | Float64Value | None
+_Side = ValueSummary | None
 _NAMES = ("eager", "float64", "compiled")
 _WIDTH, _NAME_WIDTH = 19, 12  # columns of a side, and of what stands before them
 _BAR = 18  # columns of the longest bar of the histogram
@@ -42,7 +42,7 @@ class ValueScreen(Dialog[Location]):
     ]
 
     def __init__(
-        self, values: NodeValues, node: NodeValue, float64_of: Callable[[ValuesCall], Mapping[str, Float64Value]]
+        self, values: NodeValues, node: NodeValue, float64_of: Callable[[ValuesCall], Mapping[str, ValueSummary]]
     ) -> None:
         super().__init__()
         self._values, self._node, self._float64_of = values, node, float64_of
@@ -91,7 +91,7 @@ class ValueScreen(Dialog[Location]):
         lines.show(list(_screen_lines(self._values, node, wide)))
 
 
-def _screen_lines(values: NodeValues, node: NodeValue, wide: Float64Value | None) -> Iterator[Line]:
+def _screen_lines(values: NodeValues, node: NodeValue, wide: ValueSummary | None) -> Iterator[Line]:
     stored, summary = values.table.stored.get(node.index), node.summary
     reads = f" of {', '.join(map(one_line, node.inputs))}" if node.inputs else ""
     place = f"  {one_line((node.span.file or '').rpartition('/')[2])}:{node.span.line}" if node.span.line else ""

@@ -48,6 +48,7 @@ from dynadiag.mcp.tools import CommandTool, command_tools
 from dynadiag.recording.journal import SUFFIX
 from dynadiag.render.clean import clean
 from dynadiag.render.kernels import kernel_text
+from dynadiag.render.recordings import list_recordings, newest_recordings
 from dynadiag.tables import OpenRecording
 from dynadiag.trial.supervise import descendant_sessions, kill_descendants
 
@@ -179,12 +180,6 @@ TEMPLATES: Sequence[tuple[str, str, str]] = (  # what follows the path, a name, 
 def uri_of(path: Path) -> str:
     """Return the URI of a recording."""
     return f"{_SCHEME}://{quote(str(path.absolute()))}"
-
-
-def list_recordings() -> list[Path]:
-    """Return the newest recordings of the state folder, the newest first."""
-    files = [(file.stat().st_mtime, file) for file in state_folder().glob(f"*{SUFFIX}")]
-    return [file for _, file in sorted(files, reverse=True)[:_MAX_LISTED]]
 
 
 def read_resource(uri: str) -> tuple[str, str]:
@@ -355,6 +350,10 @@ def _described(tool: CommandTool) -> types.Tool:
     )
 
 
+def _newest() -> list[Path]:
+    return list(newest_recordings([state_folder()], _MAX_LISTED))
+
+
 async def _call(tool: CommandTool, arguments: Mapping[str, Any], context: _Context) -> types.CallToolResult:
     _check(arguments, tool.schema)
     steps = 0
@@ -364,11 +363,11 @@ async def _call(tool: CommandTool, arguments: Mapping[str, Any], context: _Conte
         steps += 1
         await context.session.report_progress(steps, None, clean(line).strip())
 
-    words, before = tool.words(arguments), list_recordings()
+    words, before = tool.words(arguments), _newest()
     try:
         ended = await run_command(tool.name, words, has_document=tool.has_document, report=report)
     finally:  # all that the client of a cancelled call hears
-        if list_recordings() != before:
+        if _newest() != before:
             with anyio.CancelScope(shield=True):
                 await context.session.send_resource_list_changed()
     return _result(tool, ended)
@@ -422,8 +421,15 @@ async def _run_query(arguments: Mapping[str, Any]) -> types.CallToolResult:
 
 
 async def _list_resources(_context: _Context, _params: object) -> types.ListResourcesResult:
+    found = await anyio.to_thread.run_sync(lambda: list_recordings([state_folder()], _MAX_LISTED))
     listed = [
-        types.Resource(uri=uri_of(path), name=path.name, mime_type="application/json") for path in list_recordings()
+        types.Resource(
+            uri=uri_of(each.path),
+            name=each.path.name,
+            description=f"{each.program}: {each.verdict}",
+            mime_type="application/json",
+        )
+        for each in found
     ]
     return types.ListResourcesResult(resources=listed)
 

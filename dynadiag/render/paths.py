@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from dynadiag.recording.code_origin import cell_label
+from dynadiag.recording.code_origin import cell_label, is_user_file
 from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
 from dynadiag.render.wrap import truncate_middle, width
@@ -80,3 +80,14 @@ def short_stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:
         return lines
     hidden = len(lines) - _MAX_FRAMES + 1
     return [lines[0], f"({hidden} more frames)", *lines[hidden + 1 :]]
+
+
+def short_place(frame: Frame) -> str:
+    """Return ``net.py:12``."""
+    return f"{clean_line(frame.file.rpartition('/')[2])}:{frame.line}"
+
+
+def short_chain(frames: Sequence[Frame]) -> str:
+    """Return the user's frames, the innermost first: ``layers.py:9 < net.py:20 < train.py:31``."""
+    own = [frame for frame in frames if is_user_file(frame.file)] or frames
+    return " < ".join(map(short_place, reversed(own)))

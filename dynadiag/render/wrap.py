@@ -50,6 +50,15 @@ def truncate_end(text: str, columns: int) -> str:
     return text if width(text) <= columns else _fitting(text, columns - 1) + _ELLIPSIS
 
 
+def truncate_start(text: str, columns: int) -> str:
+    """The text in at most `columns`, with an ellipsis for its beginning if it is longer: of a path the end tells most.
+
+    >>> truncate_start("transformer.h.1.mlp.c_fc", 12)
+    '….1.mlp.c_fc'
+    """
+    return text if width(text) <= columns else _ELLIPSIS + _fitting(text[::-1], columns - 1)[::-1]
+
+
 def wrap(text: str, columns: int) -> list[str]:
     """The text cleaned, in lines of at most `columns`, broken between words. A longer word takes several lines: it may
     be code that is copied.

@@ -155,7 +155,7 @@ def test_a_session(client: Client) -> None:
 
     uri = result["recording"]
     listed = client.ask("resources/list", {})["result"]["resources"]
-    assert [item["uri"] for item in listed] == [uri]
+    assert [(item["uri"], item["description"]) for item in listed] == [(uri, "train.py: broke once")]
     recording = uri.removeprefix("dynadiag://")
     (client.folder / "ran").unlink()
     again = client.call("explain", target=recording)  # a recording is read without run=true

@@ -18,6 +18,7 @@ import pytest
 from dynadiag.__main__ import main
 from dynadiag.caches import TimedSection
 from dynadiag.diff.comparison import compare_recordings
+from dynadiag.explanation.search import SearchVerdict
 from dynadiag.kernels import stages
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import kernel_calls
@@ -362,7 +363,7 @@ def test_a_search_is_its_answer_and_its_trials(tmp_path: Path) -> None:
 
 
 def test_a_reduction_to_one_operation_is_told_as_one() -> None:
-    verdict = {"verdict": "reduced", "level": "graph", "nodes_before": 40, "nodes_after": 1, "proved": True}
+    verdict = SearchVerdict("reduced", level="graph", nodes_before=40, nodes_after=1, proved=True)
     assert _sentence(verdict, Redaction()) == "reduced from 40 operations to 1, proved"
 
 

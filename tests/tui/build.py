@@ -190,7 +190,12 @@ def recompile_events(compile_id: str, was: str, now: str) -> Events:
 def trial_events(number: int, status: str) -> Events:
     """One trial of a search."""
     candidate = f'{{"rung": "inductor", "number": {number}}}'
-    data = {"pid": 100 + number, "candidate": candidate, "outcome": f'{{"status": "{status}"}}', "seconds": 0.5}
+    data = {
+        "pid": 100 + number,
+        "candidate": candidate,
+        "outcome": f'{{"status": "{status}", "label": "inductor"}}',
+        "seconds": 0.5,
+    }
     return [({"dynadiag_trial": data}, None)]
 
 

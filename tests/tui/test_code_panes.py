@@ -44,7 +44,7 @@ def _board() -> CodePaneModel:
         f"event:{event}": GeneratedModule(event, "0/0", ParsedModule(), nothing, event - 1, nothing) for event in (3, 5)
     }
     linker = RecordedLinks(NoTexts(), (), from_cache=False)
-    return CodePaneModel("0/0", refs, dict.fromkeys(refs, 0), linker, modules=modules)
+    return CodePaneModel("0/0", None, linker, refs, modules=modules)
 
 
 def test_the_backward_code_stands_beside_the_backward_graph() -> None:
@@ -289,9 +289,9 @@ async def test_a_node_is_described_by_the_graph_that_is_shown(tmp_path: Path) ->
         await press(pilot, "3", "tab", "tab", "right_square_bracket", "G", "k")
         view = pilot.app.query_one(CodeView)
         assert "relu(" in view.pane("later").text_of(view.pane("later").cursor)
-        assert view._model is not None
+        assert view.model is not None
         before = view.node_details.full_text()
-        view._model.select("later", view._model.selected["later"] + 1)
+        view.model.select("later", view.model.selected["later"] + 1)
         view.highlight()
         assert view.node_details.full_text() == before
 
@@ -300,7 +300,7 @@ async def test_a_stage_that_is_selected_and_not_read_yet_is_waited_for(program: 
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "tab")
         view = pilot.app.query_one(CodeView)
-        model, shown = view._model, view.pane("later").document
+        model, shown = view.model, view.pane("later").document
         assert model is not None
         assert shown is not None
         model.documents_of["later"].append(replace(shown.ref, key="event:1000"))
@@ -344,6 +344,21 @@ async def test_a_compile_without_a_graph_opens_at_the_line_that_says_why(tmp_pat
         source = pilot.app.query_one(CodeView).pane("source")
         assert source.cursor == 7
         assert source.cursor in source.notes
+
+
+async def test_a_function_of_a_library_opens_at_the_line_that_called_it(tmp_path: Path) -> None:
+    """What `torch.compile` was given is often a decorator's inner function in a library, which says nothing."""
+    library = "/usr/lib/python3/site-packages/models/generic.py"
+    events = build.compile_events("0/0")
+    events[0][0]["dynadiag_frame"].update(file=library)
+    events[1][0]["dynamo_start"]["stack"][1].update(filename=library)
+    events[-1][0]["compilation_metrics"].update(co_filename=library)
+    made = [*build.run_events(), *build.source_events(), *events, *build.end_events()]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "3")
+        pane = pilot.app.query_one(CodeView).pane("source")
+        assert pane.text_of(pane.cursor) == "    f(torch.randn(size))"
+        assert "compile 0/0" in screen(pilot)
 
 
 async def test_a_compile_that_failed_opens_at_the_line_at_fault(tmp_path: Path) -> None:

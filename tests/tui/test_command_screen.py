@@ -180,7 +180,7 @@ async def test_a_command_of_another_recording_is_shown_as_that_and_its_end_only_
         await until(pilot, "trying change 1 of 2")
         assert isinstance(pilot.app, Browser)
         pilot.app.screen.dismiss()
-        pilot.app.go_to_in(other, Location("overview"))
+        pilot.app.go_to_in((other, Location("overview")))
         await until(pilot, "other.dynadiag · 2 of 2")
         await press(pilot, "F")
         assert "● running" in screen(pilot)

@@ -5,12 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.recording.records import Frame
+from dynadiag.recording.records import Frame, Graph, Kernel
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
-from tui.compile_tree import CompileTree, compile_branches, compile_lines
+from tui.compile_tree import CompileTree
 from tui.views.compiles import CompilesView
+
+
+class Nothing:
+    """The artifacts of a recording without any."""
+
+    def graphs(self, _compile_id: str) -> tuple[Graph, ...]:
+        return ()
+
+    def kernels(self, _compile_id: str) -> tuple[Kernel, ...]:
+        return ()
+
+    def payload(self, _event: int) -> str:
+        return ""
 
 
 def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> None:
@@ -21,7 +34,7 @@ def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> N
         compiles.append(a_compile(number, f"{number}/0", user_stack=(*stack, Frame(FILE, number + 1, name))))
         stack.append(Frame(FILE, number + 1, name))
     explanation = explain(FakeRecording(compile_records=tuple(compiles)))
-    roots = compile_branches(CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: ""))
+    roots = CompileTree(explanation, Nothing()).branches()
 
     def depth(branches: object) -> int:
         return 1 + max((depth(each.children()) for each in branches if each.key.startswith("call")), default=0)  # type: ignore[attr-defined]
@@ -47,10 +60,10 @@ def test_a_compile_that_torch_gave_up_says_so_where_torch_records_a_skipped_fram
     skipped = (a_compile(0, "0/8", outcome="skipped"), a_compile(1, "1/0", outcome="skipped"))
     again = a_recompile("n == 3", index=0, compile_id="0/8", limit_reached=True)
     explanation = explain(FakeRecording(compile_records=skipped, recompile_records=(again,)))
-    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
-    heads = ["".join(text for text, _ in branch.fragments) for branch in compile_branches(tree)]
+    tree = CompileTree(explanation, Nothing())
+    heads = ["".join(text for text, _ in branch.fragments) for branch in tree.branches()]
     assert ["gave up" in head for head in heads] == [True, False]
-    assert ["gave up" in compile_lines(item, tree)[0].text for item in skipped] == [True, False]
+    assert ["gave up" in tree.compile_lines(item)[0].text for item in skipped] == [True, False]
 
 
 async def test_the_screen_opens_at_the_first_compile_that_failed_and_stays_where_it_is(tmp_path: Path) -> None:
@@ -68,7 +81,7 @@ async def test_the_screen_opens_at_the_first_compile_that_failed_and_stays_where
 
 def test_a_compile_names_the_breaks_that_it_met() -> None:
     explanation = explain(FakeRecording(compile_records=(a_compile(0, "0/0"),), break_records=(a_break(), a_break(1))))
-    (branch,) = compile_branches(CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: ""))
+    (branch,) = CompileTree(explanation, Nothing()).branches()
     text = "".join(text for text, _ in branch.fragments)
     assert text.count("GB0170") == 1
 
@@ -78,8 +91,8 @@ def test_of_a_long_error_the_details_begin_with_its_first_lines_and_end_with_all
     short = a_compile(0, "0/0", outcome="error", error="E", reason="line 0\nline 1")
     for item in (long, short):
         explanation = explain(FakeRecording(compile_records=(item,)))
-        tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
-        texts = [line.text for line in compile_lines(item, tree)]
+        tree = CompileTree(explanation, Nothing())
+        texts = [line.text for line in tree.compile_lines(item)]
         assert texts.index("  line 1") < next(place for place, text in enumerate(texts) if "attempt" in text)
         assert [texts.count("  line 0"), texts.count("  line 29")] == ([2, 1] if item is long else [1, 0])
 
@@ -94,7 +107,7 @@ def test_the_caller_that_torch_leaves_out_is_known_from_a_break() -> None:
         a_compile(2, "2/0", user_stack=(Frame(FILE, 50, "other"),)),
     )
     explanation = explain(FakeRecording(compile_records=compiles, break_records=(met,)))
-    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
+    tree = CompileTree(explanation, Nothing())
     callers = [[frame.function for frame in tree.callers(item)] for item in compiles]
     assert callers == [["<module>", "main"], ["<module>", "main"], []]
 
@@ -102,6 +115,6 @@ def test_the_caller_that_torch_leaves_out_is_known_from_a_break() -> None:
 def test_where_a_compile_failed_stands_before_a_message_of_many_lines() -> None:
     failed = a_compile(0, "0/0", outcome="error", error="E", reason="\n".join(f"line {n}" for n in range(30)))
     explanation = explain(FakeRecording(compile_records=(failed,)))
-    tree = CompileTree.build(explanation, lambda _: (), lambda _: (), lambda _: "")
-    texts = [line.text for line in compile_lines(failed, tree)]
+    tree = CompileTree(explanation, Nothing())
+    texts = [line.text for line in tree.compile_lines(failed)]
     assert texts.index("  line 0") > next(n for n, text in enumerate(texts) if text.startswith("at this line of yours"))

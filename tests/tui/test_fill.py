@@ -68,7 +68,7 @@ async def test_a_filled_screen_has_its_details_and_scroll_bars(program: Path) ->
         for key, name in (("7", "kernels"), ("4", "breaks"), ("9", "events")):
             panes = list(app._views[name].query(Lines))
             before = [(pane.count, pane.show_vertical_scrollbar) for pane in panes]
-            assert all(count for count, _ in before)
+            assert all(count for count, _ in before), (name, before)
             await pilot.press(key)
             await settle(pilot)
             assert [(pane.count, pane.show_vertical_scrollbar) for pane in panes] == before

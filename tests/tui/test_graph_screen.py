@@ -37,6 +37,16 @@ async def test_the_arrows_walk_from_node_to_node(program: Path) -> None:
         assert _picture(pilot).selected.title == "x", "nothing is above an input"
 
 
+async def test_the_picture_starts_at_the_node_of_a_line_that_torch_printed(program: Path) -> None:
+    """The line was looked up in the readable form of the graph, which has fewer."""
+    async with browsing(program) as pilot:
+        await press(pilot, "3", "tab", "p")
+        pane = _code(pilot).pane("dynamo")
+        pane.move_to(next(at for at in range(pane.count) if pane.text_of(at).lstrip().startswith("z: ")))
+        await press(pilot, "v")
+        assert _picture(pilot).selected.title == "z = relu"
+
+
 async def test_enter_goes_to_the_line_of_the_node(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "v", "down", "enter")

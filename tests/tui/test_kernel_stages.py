@@ -75,8 +75,8 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
         going.wait(60)
         raise DynadiagError(said)
 
-    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
-    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", failing)
+    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.compile_kernel", failing)
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "tab", "tab", "tab", "slash", *"auto tmp0", "enter")
         await pilot.press("a")
@@ -93,8 +93,8 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
 async def test_from_a_source_line_its_machine_code_is_one_key_away(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
-    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", lambda session, _call: _made(session)[0])
+    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.compile_kernel", lambda session, _call: _made(session)[0])
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "j", "a")
         assert "mov %rax, %rbx" in screen(pilot)
@@ -108,8 +108,8 @@ async def test_from_a_source_line_its_machine_code_is_one_key_away(
 async def test_a_recording_that_is_read_again_has_no_stages_and_the_cursor_is_elsewhere(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
-    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", lambda session, _call: _made(session)[0])
+    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.compile_kernel", lambda session, _call: _made(session)[0])
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "j", "a", "tab")
         assert pilot.app.query_one("#pane-stage", CodePane).has_focus
@@ -128,8 +128,8 @@ async def _compiled_meanwhile(
         going.wait(60)
         return replace(_made(session)[0], call=call)
 
-    monkeypatch.setattr("tui.views.stage_actions.needs_consent", lambda *_: False)
-    monkeypatch.setattr("tui.views.stage_actions.compile_kernel", compiled)
+    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.compile_kernel", compiled)
     async with browsing(path, (200, 40)) as pilot:
         assert isinstance(pilot.app, Browser)
         pilot.app.paths = [path, *more]

@@ -14,20 +14,20 @@ from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Kernel
 from dynadiag.recording.store import save_derived
+from dynadiag.render.call_costs import KernelCost, KernelCosts
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
-from tui.kernel_costs import KernelCost
 from tui.kernel_summary import _lines
 from tui.session import Session
 from tui.views.code import CodeView
 from tui.views.kernels import KernelsView
 
 
-def _costs(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[KernelCost]]:
+def _costs(recording: Recording, compile_ids: object, callers: object) -> KernelCosts:
     """As if the kernels of the second compile moved more, and nobody knew of the library's. Each is called twice."""
     found = {}
-    for item in session.all_kernels():
+    for item in recording.kernels():
         if item.compile_id in list(compile_ids):  # type: ignore[call-overload]
             moved = None if item.language == "extern" else (item.compile_id == "0/1") * 1_000_000 + item.index
             cost = KernelCost(1, 30, lines=(f"{build.FILE}:6",), bytes_moved=moved)
@@ -62,9 +62,9 @@ async def test_of_many_kernels_the_costs_are_read_when_the_screen_is_shown(
 ) -> None:
     asked: list[object] = []
 
-    def read(session: Session, compile_ids: list[str]) -> dict[tuple[int | None, str], list[KernelCost]]:
+    def read(recording: Recording, compile_ids: list[str], callers: object) -> KernelCosts:
         asked.extend(compile_ids)
-        return _costs(session, compile_ids)
+        return _costs(recording, compile_ids, callers)
 
     monkeypatch.setattr("tui.views.kernels.read_kernel_costs", read)
     monkeypatch.setattr("tui.views.kernels.MAX_AUTOMATIC", 2)
@@ -145,7 +145,7 @@ async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path
         assert "".join(told).startswith(f"{name}3  triton, compile 0/0")
         await press(pilot, "2", "E")
         rows = screen(pilot).split("\n")
-        assert any(row.startswith("      triton triton_poi") and row.endswith("backward_14") for row in rows)
+        assert any(row.startswith("      triton  triton_poi") and row.endswith("backward_14") for row in rows)
 
 
 @pytest.mark.parametrize("columns", [84, 114])
@@ -153,7 +153,7 @@ def test_a_kernel_takes_one_line_of_the_overview(columns: int) -> None:
     name = "triton_poi_fused_" + "native_layer_norm_backward_" * 4
     kernels = [Kernel(number, "0/0", f"{name}{number}", "triton", 5) for number in (3, 14)]
     cost = KernelCost(1, 4, lines=("programs/run_transformer.py:20",), bytes_moved=4)
-    costs: dict[tuple[int | None, str], list[KernelCost]] = {(5, item.name): [cost] for item in kernels}
+    costs: KernelCosts = {(5, item.name): [cost] for item in kernels}
     told = [line.text for line in _lines(kernels, costs, 9, columns)][1:]
     assert all(len(line) <= columns and line.endswith("run_transformer.py:20") for line in told)
     assert [line.split()[-2].rpartition("_")[2] for line in told] == ["3", "14"]
@@ -180,7 +180,7 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
         calls = [[replace(call, source_lines=at, evidence=evidence) for call in unit.calls] for unit in read]
         return [replace(unit, calls=tuple(changed)) for unit, changed in zip(read, calls, strict=True)]
 
-    monkeypatch.setattr("tui.kernel_costs.generated_modules", modules)
+    monkeypatch.setattr("dynadiag.render.call_costs.generated_modules", modules)
     async with browsing(program) as pilot:
         await press(pilot, "7", "down", "down")  # to a kernel that is called
         assert {row.cells[7].split("/")[-1] for row in _view(pilot.app).table.rows} == {shown, "-"}
@@ -191,8 +191,8 @@ async def test_a_line_that_was_only_inferred_bears_a_question_mark(
 async def test_a_share_above_the_peak_says_how_that_can_be(
     share: float, told: bool, program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measured(session: Session, compile_ids: object) -> dict[tuple[int | None, str], list[KernelCost]]:
-        found = _costs(session, compile_ids)
+    def measured(recording: Recording, compile_ids: object, callers: object) -> KernelCosts:
+        found = _costs(recording, compile_ids, callers)
         return {key: [replace(cost, seconds=1e-6, peak_share=share) for cost in costs] for key, costs in found.items()}
 
     monkeypatch.setattr("tui.views.kernels.read_kernel_costs", measured)

@@ -37,7 +37,7 @@ def test_of_a_line_without_code_it_is_said_in_which_graph_it_was_last() -> None:
     code = DocumentRef("event:9", "kernel", "generated code")
     shown = {"source": [], "dynamo": [dynamo], "later": later, "kernel": [code], "stage": []}
     made, none = LineLinks({0: frozenset({key})}), LineLinks()
-    board = CodePaneModel("0/0", shown, dict.fromkeys(shown, 0), Mock())  # nothing is linked here
+    board = CodePaneModel("0/0", None, Mock(), shown)  # nothing is linked here
     board.links = {"event:0": made, "event:1": made, "event:2": none, "event:9": none}
     assert gone_text(board, {key}) == "not in the generated code: last in before, gone in after"
     board.links["event:2"] = made

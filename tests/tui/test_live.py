@@ -89,7 +89,7 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
             if finish:
                 rows.add_verdict('{"verdict": "found", "culprits": [{"class": "pass", "name": "noop"}]}')
                 rows.finish(0, force=False)
-            app._file_watch._next_check = 0.0
+            app.session.watch._next_check = 0.0
             app.check_recording()
             await app.workers.wait_for_complete()
             await press(pilot)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dynadiag.render.recordings import list_recordings
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.location import Location
-from tui.picker import Picker, age_text, list_recordings
+from tui.picker import Picker, age_text
 from tui.widgets.prompt import Prompt
 
 
@@ -135,5 +136,5 @@ async def test_a_list_that_is_closed_before_it_is_read_is_no_error(tmp_path: Pat
         shown = pilot.app.screen
         assert isinstance(shown, Picker)
         await shown.dismiss()
-        shown._show([])
+        shown.on_fetching_fetched(shown.Fetched("list", shown._serial, []))
         assert pilot.app.is_running

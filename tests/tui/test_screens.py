@@ -13,7 +13,7 @@ from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.help import HelpScreen, key_label
 from tui.views.code import CodeView
-from tui.views.graph_actions import GraphActions
+from tui.views.pane_actions import PaneActions
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Table
 
@@ -63,7 +63,7 @@ async def test_a_short_list_leaves_the_room_to_its_detail(program: Path) -> None
 
 
 def test_the_help_writes_keys_as_they_are_on_a_keyboard() -> None:
-    bindings = (*Browser.BINDINGS, *CodeView.BINDINGS, *GraphActions.BINDINGS)
+    bindings = (*Browser.BINDINGS, *CodeView.BINDINGS, *PaneActions.BINDINGS)
     words = {key_label(binding, {}) for binding in bindings if isinstance(binding, Binding)}
     assert words >= {"'", ".", "(", ")", "["}
     assert not {word for word in words if "_" in word or "apostrophe" in word}

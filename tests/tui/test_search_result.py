@@ -8,12 +8,12 @@ from typing import NoReturn
 import pytest
 
 from dynadiag.errors import UnreadableInput
+from dynadiag.explanation.search import read_search, safe_options
 from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
 from tui.app import Browser
 from tui.dialog import Confirm
-from tui.search_result import read_search_result, safe_options
 from tui.session import Session
 from tui.views.trials import TrialsView
 from tui.widgets.code_pane import CodePane
@@ -178,7 +178,7 @@ async def test_trials_of_a_command_without_a_result_are_no_search_that_was_stopp
 
 def test_a_program_that_was_recorded_is_no_search(program: Path) -> None:
     with Session.open(program) as session:
-        assert read_search_result(session) is None
+        assert read_search(session.recording) is None
 
 
 @pytest.mark.parametrize("key", "234567")

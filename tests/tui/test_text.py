@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from dynadiag.recording.torch_text.sources import source_components
 from tests.tui.build import MODULE
@@ -16,9 +15,9 @@ from tui.documents import DocumentRef, language_regions, split_lines
 from tui.highlighting import Highlighter
 from tui.line_actions import editor_command
 from tui.location import History, Location
-from tui.recording_app import FileWatch
+from tui.session import FileWatch
 from tui.styled_report import RolePrinter, styled_report_lines
-from tui.styled_text import fit_end, line, printable_code
+from tui.styled_text import line, printable_code
 from tui.text_match import TextMatcher
 
 MODULE_REF = DocumentRef("event:1", "kernel", "generated code")
@@ -153,9 +152,3 @@ def test_a_file_that_is_not_live_is_not_read_again(tmp_path: Path) -> None:
     watch = FileWatch(path, live=False)
     path.write_text("ab")
     assert watch.check() is None
-
-
-@pytest.mark.parametrize("width", [-3, 0, 1, 4, 9, 40])
-def test_a_text_is_fitted_into_any_width(width: int) -> None:
-    fitted = fit_end("train/日本/step.py", width)
-    assert cell_len(fitted) == max(0, width)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynadiag.recording.records import Trial
-from tui.trial_rows import trial_lines, trial_row
+from tui.search_summary import trial_lines, trial_row
 
 SETTINGS = {"rung": "inductor", "caches": False, "record": ["call", "frame"], "switches": [], "task": None}
 OUTCOME = {

@@ -24,11 +24,6 @@ class ScreenInfo:
     short_title: str = ""  # the title on a narrow terminal
     shortest_title: str = ""  # the title on a narrower one; a folder of recordings has one more screen
 
-    @property
-    def tab_title(self) -> str:
-        """The title on a narrow terminal."""
-        return self.short_title or self.title
-
     def view_class(self) -> type[View]:
         """Import and return the class of the screen: `CodeView` in the module `code`."""
         found = getattr(import_module(f"tui.views.{self.name}"), f"{self.name.capitalize()}View")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
 
-from dynadiag.errors import DynadiagError
+from tui.fetching import Fetching
 from tui.location import Location
 from tui.session import Session
-from tui.widgets.ground import GroundContainer, has_widgets
+from tui.widgets.ground import GroundContainer
 from tui.widgets.lines import FilterableLines, Lines
 
 if TYPE_CHECKING:
@@ -27,27 +26,16 @@ _OFFSCREEN = "offscreen"  # a class of the style sheet
 _KEYS_OF_ROWS = ("choose", "app.search", "app.filter")  # actions
 _DEBOUNCE_SECONDS = 0.05  # seconds; a held key repeats every 0.03 s
 
-T = TypeVar("T")
 
-
-class View(GroundContainer):
+class View(GroundContainer, Fetching):
     """A screen. Subclasses read their content in `load` and go to locations in `go_to`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"
     NAME: ClassVar[str]  # also the name of its module
     TITLE: ClassVar[str]
 
-    class Fetched(Message):
-        """A worker has finished, with a result or an error."""
-
-        def __init__(self, group: str, serial: int, result: Any, problem: str | None = None) -> None:
-            super().__init__()
-            self.group, self.serial, self.result, self.problem = group, serial, result, problem
-
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(id=self.NAME, classes=classes)
-        self._serial = 0
-        self._pending: dict[str, tuple[int, Callable[[Any], None]]] = {}  # running workers by group
         self._debounce_timer: Timer | None = None
         self._last_move = 0.0  # when the cursor was last moved
 
@@ -63,11 +51,6 @@ class View(GroundContainer):
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.load_first)  # draw the empty screen first
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the widgets of the screen are there."""
-        return has_widgets(self)
 
     @property
     def is_current(self) -> bool:
@@ -131,9 +114,9 @@ class View(GroundContainer):
         """Ask for a search of the screen's own. Return whether the screen has one."""
         return False
 
-    def first_focus(self) -> Widget | None:
+    def first_focus(self) -> Widget:
         """Return the widget that gets the focus when the screen opens."""
-        return None
+        raise NotImplementedError
 
     def offers(self, action: str) -> bool:
         """Whether a key does something now: those of rows need some, and not every list can be filtered."""
@@ -145,25 +128,7 @@ class View(GroundContainer):
     @property
     def busy(self) -> bool:
         """Whether a worker or a delayed read has not finished."""
-        return bool(self._pending) or self._debounce_timer is not None
-
-    def is_fetching(self, group: str) -> bool:
-        """Whether a worker of this group runs."""
-        return group in self._pending
-
-    def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Run `work` in a thread, then call `then` with its result unless the group has a newer worker."""
-        self._serial += 1
-        serial = self._serial
-        self._pending[group] = (serial, then)
-
-        def body() -> None:
-            try:
-                self.post_message(self.Fetched(group, serial, work()))
-            except DynadiagError as error:
-                self.post_message(self.Fetched(group, serial, None, str(error)))
-
-        self.run_worker(body, thread=True, exclusive=True, group=group)
+        return super().busy or self._debounce_timer is not None
 
     # Textual calls the handlers of a class and of all its base classes. So only this class has handlers, and subclasses
     # override the methods that the handlers call.
@@ -184,19 +149,10 @@ class View(GroundContainer):
     def line_chosen(self, lines: Lines) -> None:
         """Called on enter, or on a double click, on a line."""
 
-    def on_view_fetched(self, message: Fetched) -> None:
-        message.stop()
-        serial, then = self._pending.get(message.group, (0, None))
-        if serial != message.serial or then is None or not self.is_open:
-            return  # a newer worker has replaced it, or the screen is being closed
-        del self._pending[message.group]
-        if message.problem is None:
-            with self.browser.reporting_problems():
-                then(message.result)
-        else:
-            if self.is_current:
-                self.browser.report_problem(message.problem)
-            self.show_problem(message.problem)
+    def fetch_failed(self, problem: str) -> None:
+        if self.is_current:
+            self.browser.report_problem(problem)
+        self.show_problem(problem)
 
     def nothing(self, words: str) -> str:
         """What to say of an empty screen. A search records its trials; what they compiled, it does not."""

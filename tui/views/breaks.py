@@ -10,7 +10,7 @@ from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rules import Rule
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
-from tui.location import Location
+from tui.location import Location, source_place
 from tui.styled_report import RolePrinter, span_text, styled_report_lines
 from tui.styled_text import Line, one_line
 from tui.views.listing import ListingView
@@ -60,9 +60,7 @@ class BreaksView(ListingView):
         item = _of(self.session.explanation(), key)
         if item is None:
             return None
-        place = item.own_span
-        document = f"source:{place.file}" if place.file else None
-        return Location("code", compile_id=item.compile_ids[0], document=document, line=place.line)
+        return source_place(item.own_span.file, item.own_span.line, item.compile_ids[0])
 
 
 def _findings(explanation: Explanation) -> list[Finding]:

@@ -10,34 +10,28 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from dynadiag.kernels.compiled_lines import CompiledLines
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.render.fusion_text import ranked_refusals, refusal_text, refusal_texts, share_text
 from tui.code_panes import (
+    PANE_TITLES,
     PANES,
     CodePaneModel,
     changes_text,
+    compiles_text,
     gone_text,
     lex_ahead,
     made_of,
     read_documents,
     read_panes,
 )
-from tui.documents import Document, DocumentRef
-from tui.graph_node import node_lines
+from tui.graph_node import NO_NODE, called_lines, node_lines, node_origins, origin_lines
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey
 from tui.location import Location, first_location
-from tui.node_places import CompiledLines, called_lines, node_origins, origin_lines
-from tui.pane_labels import (
-    PANE_TITLES,
-    compiles_text,
-    pane_status,
-    user_lines_text,
-)
-from tui.session import Session
 from tui.styled_text import Line, one_line
 from tui.styled_text import line as styled_line
-from tui.views.stage_actions import StageActions
+from tui.views.pane_actions import GraphSpot, PaneActions
 from tui.widgets.code_pane import CodePane, is_kernel_line
 from tui.widgets.ground import Columns
 from tui.widgets.lines import Lines
@@ -45,9 +39,10 @@ from tui.widgets.styled_lines import StyledLines
 
 _MAX_REFUSED = 20  # refused fusions of a call that are listed
 _MAX_CALLS = 20  # kernel calls of a line that are listed
+_MAX_NAMED = 4  # lines that the status line names
 
 
-class CodeView(StageActions):
+class CodeView(PaneActions):
     """Up to five panes, as many as fit side by side."""
 
     NAME: ClassVar[str] = "code"
@@ -55,14 +50,7 @@ class CodeView(StageActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key(".", "finding(1)", "finding", "code.finding", "go to the next finding in the source"),
         hidden_key("comma", "finding(-1)", "previous finding", "code.finding-back"),
-        footer_key(
-            "J",
-            "compile(1)",
-            "compile",
-            "code.next-compile",
-            "go to the next compile, of this line if it is in several",
-            display="J/K",
-        ),
+        footer_key("J", "compile(1)", "compile", "code.next-compile", "next compile, of this line", display="J/K"),
         hidden_key("K", "compile(-1)", "previous compile", "code.previous-compile"),
         footer_key("n", "node(1)", "node", "code.next-node", "go to the node that runs next", display="n/N"),
         hidden_key("N", "node(-1)", "former node", "code.former-node", "go back to the node that ran before"),
@@ -75,7 +63,6 @@ class CodeView(StageActions):
         super().__init__()
         self._pending_target: Location | None = None  # where to go once the documents are read
         self._compiled: Mapping[int, tuple[str, ...]] = {}  # the compiles of each line of the source that is shown
-        self._model_session: Session | None = None  # the recording of the documents
 
     def compose(self) -> ComposeResult:
         with Columns():
@@ -85,145 +72,138 @@ class CodeView(StageActions):
 
     def offers(self, action: str) -> bool:
         """Whether there is what an action is about, and the current pane is one that it does something in."""
-        made: Mapping[str, Sequence[DocumentRef]] = self._model.documents_of if self._model else {}
+        made, has_values = self.model.documents_of, self.model.values is not None
         needed = {
-            "document(1)": len(made.get(self._current_pane, ())) > 1,
-            "diff": self._model is not None and made_of(self._model, self._current_pane) is not None,
-            "picture": bool(made.get("dynamo") or made.get("later")),
-            "stages": bool(made.get("kernel")),
+            "document(1)": len(made[self._current_pane]) > 1,
+            "diff": made_of(self.model, self._current_pane) is not None,
+            "picture": bool(made["dynamo"] or made["later"]),
+            "stages": bool(made["kernel"]),
             "finding(1)": bool(self.pane("source").notes),
-            "compile(1)": self._model is not None and len(self._compiles_to_choose()) > 1,
-            "node(1)": self._model is not None and self._model.values is not None,
-            "values": self._model is not None and self._model.values is not None,
+            "compile(1)": bool(self.model.compile_id) and len(self._compiles_to_choose()) > 1,
+            "node(1)": has_values,
+            "values": has_values,
         }
         return super().offers(action) and needed.get(action, True)
 
     # Reading
 
     def load(self) -> None:
-        if self._model is None:
-            for pane in self.panes().values():
-                pane.show_note("reading ...")
-        self._load(self._pending_target or (self.location() if self._model else Location(self.NAME)))
+        if not self.model.compile_id:
+            self._show_notes("reading ...")
+        self._load(self._pending_target or self.location())
+
+    def _show_notes(self, note: str) -> None:
+        for pane in self.panes().values():
+            pane.show_note(note)
 
     def _load(self, place: Location) -> None:
-        before = self._model if self._model_session is self.session else None
-        session = self.session
+        before = self.model if self.model.session is self.session else CodePaneModel()
+        self.fetch("board", lambda: self._read(place, before), lambda found: self._show(*found))
 
-        def shown(found: tuple[CodePaneModel | None, Location]) -> None:
-            self._model_session = session
-            self._show(*found)
-
-        self.fetch("board", lambda: self._read(place, before), shown)
-
-    def _read(self, place: Location, before: CodePaneModel | None) -> tuple[CodePaneModel | None, Location]:
+    def _read(self, place: Location, before: CodePaneModel) -> tuple[CodePaneModel, Location]:
         """Read the compile of a location. Where it names none, that is the one that failed, with its line."""
-        compile_id = place.compile_id or self._compile_of_line(place)
-        compile_id = compile_id or (before.compile_id if before is not None else None)
-        if compile_id is None:
-            place = first_location(self.session.explanation())
-            compile_id = place.compile_id
-        board = read_panes(self.session, compile_id, place.document, before) if compile_id is not None else None
-        return board, place
-
-    def _compile_of_line(self, place: Location) -> str | None:
-        """The compile of a source line for which no compile is named."""
         kind, _, file = (place.document or "").partition(":")
-        return self.session.compiled_lines().nearest(file, place.line or 0) if kind == "source" else None
+        compile_id = place.compile_id
+        if compile_id is None and kind == "source":
+            compile_id = self.session.compiled_lines().nearest(file, place.line or 0)
+        compile_id = compile_id or before.compile_id
+        if not compile_id:
+            place = first_location(self.session.explanation())
+            compile_id = place.compile_id or ""
+        return read_panes(self.session, compile_id, place.document, before) if compile_id else before, place
 
     def go_to(self, place: Location) -> None:
-        board = self._model
-        if place.item is not None and board is not None and place.compile_id == board.compile_id:
-            place = self.values.resolved(board, place)
+        board = self.model
+        if place.item is not None and place.compile_id == board.compile_id:
+            place = self.values.resolved(place)
         self._pending_target = place
-        same = board is not None and place.compile_id in (None, board.compile_id)
-        if same and place.compile_id is None and (place.document or "").startswith("source:"):
-            same = False  # whichever compile has the line
-        if same and board is not None and (place.document is None or self._is_shown(board, place.document)):
-            self._go_to_line(board, place)
-        elif same and board is not None and place.document in board.links and board.find(place.document):
-            self._read_and_show(board, place)
+        any_has_it = place.compile_id is None and (place.document or "").startswith("source:")
+        same = bool(board.compile_id) and place.compile_id in (None, board.compile_id) and not any_has_it
+        if same and (place.document is None or self._is_shown(place.document)):
+            self._go_to_line(place)
+        elif same and place.document in board.links and board.find(place.document):
+            self._read_and_show(place)
         elif self.is_mounted:
             self.load()
 
-    def _is_shown(self, board: CodePaneModel, key: str) -> bool:
+    def _is_shown(self, key: str) -> bool:
         """Whether a pane shows a document, and nothing beside it changes with it."""
+        board = self.model
         before = dict(board.selected), board.forward_graph
         name = board.find(key)
         document = self.pane(name).document if name is not None else None
         is_same = (board.selected, board.forward_graph) == before
         return is_same and document is not None and document.ref.key == key
 
-    def _read_and_show(self, board: CodePaneModel, place: Location) -> None:
+    def _read_and_show(self, place: Location) -> None:
         """Show a document that has been read. Documents beside it may have to be read first."""
+        board = self.model
         if board.is_complete:
             self._show(board, place)
         else:
             self.fetch("board", lambda: read_documents(self.session, board), lambda found: self._show(found, place))
 
     def show_problem(self, reason: str) -> None:
-        if self._model is None:
-            for pane in self.panes().values():
-                pane.show_note(one_line(reason))
+        if not self.model.compile_id:
+            self._show_notes(one_line(reason))
         elif self._stage_message:
             self._show_stage_message(one_line(reason))
 
-    def _show(self, board: CodePaneModel | None, place: Location) -> None:
-        if board is not self._model:
+    def _show(self, board: CodePaneModel, place: Location) -> None:
+        if board is not self.model:
             self._stage_message = ""
-        self._model = board
-        if board is not None:
-            self.values.board_shown(board)
-        if board is not None and place.item is not None:
-            place = self.values.resolved(board, place)
+        self.model = board
+        self.values.board_shown()
+        if place.item is not None:
+            place = self.values.resolved(place)
             if place.document is not None and board.find(place.document) and not board.is_complete:
-                self._read_and_show(board, place)
+                self._read_and_show(place)
                 return
         self.refresh_bindings()
         for name in PANES:
             self.show_pane(name)
-        if board is not None:
-            self._go_to_line(board, place)
-            self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
-            self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
-        else:
+        if not board.compile_id:
             self.lay_out()
+            return
+        self._go_to_line(place)
+        self.fetch("lexing", lambda: lex_ahead(board), lambda _: None)
+        self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
 
     def _show_compiled(self, lines: CompiledLines) -> None:
         """Take in which compiles made something of each line of the source that is shown."""
         document = self.pane("source").document
         self._compiled = lines.lines_of_file(document.ref.title) if document is not None else {}
-        self.pane("source").show_elsewhere(frozenset(self._compiled))
+        self.pane("source").elsewhere = frozenset(self._compiled)
+        self.pane("source").refresh()
         self.highlight()
 
     def _title(self, name: str) -> str:
-        board, document = self._model, self.pane(name).document
-        ref = document.ref if document else board.ref(name) if board else None
-        if board is None or ref is None:
+        board, document = self.model, self.pane(name).document
+        ref = document.ref if document else board.ref(name)
+        if ref is None:
             return PANE_TITLES.get(name, name)
         title = ref.title.rpartition("/")[2] if ref.kind == "source" else ref.title
         many = len(board.documents_of[name]) > 1 and ref.kind != "diff" and ref != board.forward_graph
         place = f" ({board.selected[name] + 1} of {len(board.documents_of[name])})" if many else ""
         return f"{one_line(title)}{place}{f', {document.part}' if document and document.part else ''}"
 
-    def _go_to_line(self, board: CodePaneModel, place: Location) -> None:
+    def _go_to_line(self, place: Location) -> None:
         """Go to a line; without one, to the first line that has links."""
         self._pending_target = None
-        found = board.find(place.document) if place.document else None
-        name = found or self._pane_with_text()
+        found = self.model.find(place.document) if place.document else None
+        with_text = (name for name in (self._current_pane, *self.pane_order) if self.pane(name).document is not None)
+        name = found or next(with_text, self._current_pane)
         pane = self.pane(name)
         line = place.line if found or not place.document else None
         if line is not None and pane.document is not None:
             pane.move_to(pane.document.line_of(line - 1))
         elif pane.cursor == 0 or not pane.links.keys_of(pane.cursor):
-            own = board.line if name == "source" and not board.selected[name] else None
-            first = self._first_linked(pane) if pane.links.keys else (own and self._first_finding(pane, own - 1))
-            pane.move_to(first) if first is not None else None
-        self._current_pane = name
-        self.lay_out()
-        if self.is_current:
-            pane.focus()
-        self.highlight()
+            own = self.model.line if name == "source" and not self.model.selected[name] else None
+            if pane.links.keys:
+                pane.move_to(self._first_linked(pane))
+            elif own:  # the first line from here on that has a finding: of a compile without a graph it says why
+                pane.move_to(next((line for line in sorted(pane.notes) if line >= own - 1), own - 1))
+        self.go_to_pane(name)
 
     def _first_linked(self, pane: CodePane) -> int:
         """The line at which compiling failed, the first one that an operator of a shown graph was made of, or any.
@@ -241,22 +221,13 @@ class CodeView(StageActions):
         )
         return next(chain(failed, operators), own[0])
 
-    def _first_finding(self, pane: CodePane, start: int) -> int:
-        """The first line from here on that has a finding: of a compile without a graph it says why; or this line."""
-        return next((line for line in sorted(pane.notes) if line >= start), start)
-
-    def _pane_with_text(self) -> str:
-        """The current pane, or where it is empty the first one that is not."""
-        names = (name for name in (self._current_pane, *self.pane_order) if self.pane(name).document is not None)
-        return next(names, self._current_pane)
-
     # The location
 
     def location(self) -> Location:
-        board = self._model
-        if board is None:
+        board, pane = self.model, self.current_pane
+        if not board.compile_id:
             return Location(self.NAME)
-        ref, pane = board.ref(self._current_pane), self.pane(self._current_pane)
+        ref = board.ref(self._current_pane)
         line = pane.document.row_of(pane.cursor) + 1 if pane.document else 1
         return Location(self.NAME, board.compile_id, document=ref.key if ref else None, line=line)
 
@@ -267,30 +238,26 @@ class CodeView(StageActions):
         if not lines:
             self.notify("no finding is on a line of this file")
             return
-        here = pane.cursor * way
-        pane.move_to(next((line for line in lines if line * way > here), lines[0]))
-        self._current_pane = "source"
-        self.lay_out()
-        pane.focus()
-        self.highlight()
+        pane.move_to(next((line for line in lines if line * way > pane.cursor * way), lines[0]))
+        self.go_to_pane("source")
 
     def action_node(self, by: int) -> None:
         """Go to the node that runs next, or ran before."""
-        self.values.step(self._model, by)
+        self.values.step(by)
 
     def action_call(self, by: int) -> None:
         """Show the values of the next or former recorded call."""
-        self.values.show_call(self._model, by)
+        self.values.show_call(by)
 
     def action_values(self) -> None:
         """Show the value of the cursor's node uncompiled, in float64 and compiled, side by side."""
-        self.values.compare(self._model)
+        self.values.compare()
 
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""
-        board, ids = self._model, self._compiles_to_choose()
+        ids = self._compiles_to_choose()
         if ids:
-            here = ids.index(board.compile_id) if board is not None and board.compile_id in ids else 0
+            here = ids.index(self.model.compile_id) if self.model.compile_id in ids else 0
             place = self.location() if len(self._compiles_here()) > 1 else Location(self.NAME)
             self.browser.go_to(replace(place, compile_id=ids[(here + by) % len(ids)]))
 
@@ -313,103 +280,94 @@ class CodeView(StageActions):
 
     def highlight(self) -> None:
         """Highlight the lines linked to the cursor's line, and update the titles."""
-        here, board = self.pane(self._current_pane), self._model
-        if board is not None and self._follow(board, here):
+        here, board = self.current_pane, self.model
+        if self._follow(here):
             return
         places = here.links.keys_of(here.cursor)
-        for name in PANES:
-            pane = self.pane(name)
+        for name, pane in self.panes().items():
             above = here.links.callers.get(here.cursor, frozenset()) if name == "source" and pane is not here else ()
-            only = self.same_rows(name)
-            lit = pane.highlight(places, frozenset(above), reveal=pane is not here, only=only)
-            said = pane_status(pane, places, lit, here=pane is here)
+            lit = pane.highlight(places, frozenset(above), reveal=pane is not here, only=self.same_rows(name))
+            said = pane.status(places, lit, here=pane is here)
             pane.set_title(f"{self._title(name)}{said and f' · {said}'}")
         self._describe(places)
         note = here.notes.get(here.cursor)
-        gone = gone_text(board, places) if board is not None and self._current_pane == "source" else ""
-        text = note.text if note is not None else gone or user_lines_text(here, places)
-        changes = changes_text(board, self._current_pane) if board else ""
-        ended = f", which {board.failure}" if board and board.failure else ""
-        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board else []
-        shown += [self.values.status(board), one_line(changes)] if board else []
+        gone = gone_text(board, places) if self._current_pane == "source" else ""
+        text = note.text if note is not None else gone or _user_lines_text(here, places)
+        ended = f", which {board.failure}" if board.failure else ""
+        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board.compile_id else []
+        shown += [self.values.status(), one_line(changes_text(board, self._current_pane))]
         shown.append(compiles_text(self._compiles_here()))
-        self.show_status(" · ".join(part for part in shown if part), text)
+        self.show_status(" · ".join(filter(None, shown)), text)
 
-    def _follow(self, board: CodePaneModel, here: CodePane) -> bool:
+    def _follow(self, here: CodePane) -> bool:
         """Show what the cursor's line needs, if it is not on the screen. Return whether it has to be read.
 
         That is the compile of a source line that this compile has nothing of, and the source file of a node.
         """
+        board, keys = self.model, here.links.keys_of(here.cursor)
         if self._current_pane == "source":
             ids = self._compiles_here()
-            if not here.links.keys_of(here.cursor) and ids and board.compile_id not in ids:
+            if not keys and ids and board.compile_id not in ids:
                 self._load(Location(self.NAME, ids[0], document=here.document.ref.key if here.document else None))
                 return True
             return False
-        keys = [place for place in here.links.keys_of(here.cursor) if not is_kernel_line(place)]
-        source = self.pane("source")
-        if not keys or source.links.lines_of(keys):
+        lines = [place for place in keys if not is_kernel_line(place)]
+        if not lines or self.pane("source").links.lines_of(lines):
             return False
-        key = f"source:{min(keys)[0]}"
-        if board.ref("source") is None or board.find(key) is None:
+        if board.ref("source") is None or board.find(f"source:{min(lines)[0]}") is None:
             return False
-        self.fetch("board", lambda: read_documents(self.session, board), lambda _: self._followed())
-        return True
 
-    def _followed(self) -> None:
-        """Show the source file of the cursor's node."""
-        self.show_pane("source")
-        self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
+        def followed(_: CodePaneModel) -> None:
+            self.show_pane("source")
+            self.fetch("compiled", self.session.compiled_lines, self._show_compiled)
+
+        self.fetch("board", lambda: read_documents(self.session, board), followed)
+        return True
 
     def _describe(self, places: frozenset[LineKey]) -> None:
         """Show below the panes the graph node under the cursor; in other panes, the first node linked to its line.
 
         Of a line of source that called something: what that became, by module.
         """
-        board, name = self._model, self.graph_pane()
-        lines = [styled_line(("no graph is shown", "dim"))] if name is None else node_lines(None, None, None)
+        board, spot = self.model, self.graph_spot()
         stored, called, fusion = list[Line](), list[Line](), list[Line]()
-        document = self.pane(name).document if name is not None else None  # another one may be selected and not be read
-        if board is not None and name is not None and document is not None:
-            shown = self.pane(name).links
+        lines = [styled_line(("no graph is shown", "dim"))]
+        if spot is not None:
             if self._current_pane == "source":
-                sources = board.sources(document.ref.key)
-                called = called_lines(places, document, shown, board.compile_id, sources, board.origins)
-            if (module := board.module) is not None and self._current_pane == "kernel":
-                stored, fusion = self._call_lines(board, module)
-            elif module is not None:
-                fusion = self._kernels_of(board, module, places)
-            if (line := self.graph_line(name)) is not None and not (called and not shown.lines_of(places)):
-                lines = [*called, *stored, *self._node_lines(board, name, document, line, fusion)]
-            elif stored or called or fusion:
-                lines = [*called, *stored, *fusion]
-        self.node_details.set_title(f"node of {self._title(name)}" if name is not None else "node")
+                called = called_lines(places, spot.document, spot.links, board)
+            if (module := board.module) is not None:
+                in_code = self._current_pane == "kernel"
+                stored, fusion = self._call_lines(module) if in_code else ([], self._kernels_of(module, places))
+            made = [*called, *stored, *fusion]
+            if spot.line is not None and not (called and not spot.links.lines_of(places)):
+                made = [*called, *stored, *self._node_lines(spot, spot.line, fusion)]
+            lines = made or [NO_NODE]
+        self.node_details.set_title(f"node of {self._title(spot.pane)}" if spot is not None else "node")
         self.node_details.set_class(bool(called or (fusion and self._current_pane == "kernel")), "tall")
         self.node_details.show(lines)
 
-    def _call_lines(self, board: CodePaneModel, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
+    def _call_lines(self, module: GeneratedModule) -> tuple[list[Line], list[Line]]:
         """What the kernel call on the cursor's line stores; and what it was not fused with, and why."""
-        here = board.node_rows.call_on(self.pane("kernel").cursor) if board.node_rows is not None else None
+        rows = self.model.node_rows
+        here = rows.call_on(self.pane("kernel").cursor) if rows is not None else None
         if here is None:
             return [], []
         share = [styled_line((share, "dim"))] if (share := share_text(module.calls)) else []
-        return self.values.stored_lines(board, here.name), [*share, *_fusion_lines(module, here)]
+        return self.values.stored_lines(here.name), [*share, *_fusion_lines(module, here)]
 
-    def _node_lines(
-        self, board: CodePaneModel, name: str, document: Document, line: int, fusion: Sequence[Line]
-    ) -> list[Line]:
-        printed, links = board.printed.get(document.ref.key, (document, self.pane(name).links))
-        nodes = board.nodes(document.ref.key)
-        found = nodes.on_row(document.row_of(line), printed.lines) if nodes is not None else None
+    def _node_lines(self, spot: GraphSpot, line: int, fusion: Sequence[Line]) -> list[Line]:
+        board, document = self.model, spot.document
+        printed, links = board.printed.get(document.ref.key, (document, spot.links))
+        nodes, row = board.nodes(document.ref.key), document.row_of(line)
+        found = nodes.on_row(row, printed.lines) if nodes is not None else None
         if found is None:
-            return node_lines(None, None, None)
-        node = links.names.get(document.row_of(line), found.name)
-        origins = node_origins(node, board.sources(document.ref.key), board.origins)
+            return [NO_NODE]
+        origins = node_origins(links.names.get(row, found.name), document, board)
         head, *rest = node_lines(found, document, board.compile_id)
         made = origin_lines(origins, board.callers, board.compile_id)
-        return [head, *made[:1], *self.values.lines(board), *fusion, *rest, *made[1:]]
+        return [head, *made[:1], *self.values.lines(), *fusion, *rest, *made[1:]]
 
-    def _kernels_of(self, board: CodePaneModel, module: GeneratedModule, places: frozenset[LineKey]) -> list[Line]:
+    def _kernels_of(self, module: GeneratedModule, places: frozenset[LineKey]) -> list[Line]:
         """The kernel calls that compute source lines, each with why it is not fused with others."""
         links, same = self.pane("kernel").links, frozenset(self.same_rows("kernel"))
         own = [call for call in module.calls if call.line - 1 in same]
@@ -417,7 +375,7 @@ class CodeView(StageActions):
         made = []
         for number, call in enumerate(calls[:_MAX_CALLS], 1):
             of = f"{number} of {len(calls)}" if len(calls) > 1 else "kernel"
-            to = Location(self.NAME, board.compile_id, document=f"event:{call.event}", line=call.line)
+            to = Location(self.NAME, call.compile_id, document=f"event:{call.event}", line=call.line)
             why = _fusion_lines(module, call)
             library = [(f"  {line.text}", "dim") for line in why] if call.definition is None else []
             made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), *library, to=to))
@@ -427,22 +385,24 @@ class CodeView(StageActions):
     def line_chosen(self, lines: Lines) -> None:
         """Go to the first linked line in the next pane that has one."""
         if lines is self.node_details:
-            target = self.node_details.target
-            if target is not None:
-                self.browser.go_to(target)
+            self.browser.go_to(self.node_details.target)
             return
         order = self.pane_order
         here = order.index(self._current_pane)
-        for step in range(1, len(order)):
-            name = order[(here + step) % len(order)]
-            ref = self._model.ref(name) if self._model else None
-            pane = self.pane(name)
-            found = self.first_same_row(name)
-            if found is not None and ref is not None and self._model is not None:
+        for name in (*order[here + 1 :], *order[:here]):
+            ref, pane, found = self.model.ref(name), self.pane(name), self.first_same_row(name)
+            if found is not None and ref is not None:
                 line = pane.document.row_of(found) + 1 if pane.document else found + 1
-                self.browser.go_to(Location(self.NAME, self._model.compile_id, document=ref.key, line=line))
+                self.browser.go_to(Location(self.NAME, self.model.compile_id, document=ref.key, line=line))
                 return
         self.notify("no mapping: no line of the other panes is linked to this line", severity="warning")
+
+
+def _user_lines_text(pane: CodePane, places: frozenset[LineKey]) -> str:
+    """Return the source lines that the cursor's line is linked to."""
+    own = sorted(place for place in places if not is_kernel_line(place))
+    named = ", ".join(f"{one_line(file.rpartition('/')[2])}:{line}" for file, line in own[:_MAX_NAMED])
+    return named if places or not pane.count else "no mapping for this line"
 
 
 def _fusion_lines(module: GeneratedModule, call: KernelCall) -> list[Line]:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from dynadiag.recording.records import Compile
-from tui.compile_tree import CompileTree, call_lines, compile_branches, compile_lines
+from tui.compile_tree import CompileTree
 from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.styled_text import Line, line
@@ -26,9 +26,7 @@ class CompilesView(ListingView):
     TITLE: ClassVar[str] = "Compiles"
     DETAIL: ClassVar[str] = "compile"
     BINDINGS: ClassVar[list[BindingType]] = [
-        footer_key(
-            "v", "timeline", "time line", "compiles.timeline", "show the run's time line, zoomed to this compile"
-        ),
+        footer_key("v", "timeline", "time line", "compiles.timeline", "show the run's time line at this compile"),
     ]
 
     def __init__(self) -> None:
@@ -53,9 +51,8 @@ class CompilesView(ListingView):
         self.fetch("rows", self._read, self._show_tree)
 
     def _read(self) -> tuple[CompileTree, list[Branch]]:
-        recording = self.session.recording
-        made = CompileTree.build(self.session.explanation(), recording.graphs, recording.kernels, recording.payload)
-        return made, compile_branches(made)
+        made = CompileTree(self.session.explanation(), self.session.recording)
+        return made, made.branches()
 
     def _show_tree(self, found: tuple[CompileTree, list[Branch]]) -> None:
         is_first = self._tree_data is None
@@ -77,8 +74,7 @@ class CompilesView(ListingView):
     def go_to(self, place: Location) -> None:
         if place.compile_id is not None:
             self._pending_compile = place.compile_id
-            if self._tree_data is not None:
-                self._go_to(place.compile_id)
+            self._go_to(place.compile_id)
 
     def _go_to(self, compile_id: str) -> None:
         found = [item.index for item in self._compiles if item.compile_id == compile_id]
@@ -91,11 +87,8 @@ class CompilesView(ListingView):
         return self._tree_data.explanation.compiles if self._tree_data else ()
 
     def location(self) -> Location:
-        item = self._item()
+        item = self._item_of(self.key or "")
         return Location(self.NAME, compile_id=item.compile_id if item else None)
-
-    def _item(self) -> Compile | None:
-        return self._item_of(self.key or "")
 
     def _item_of(self, key: str) -> Compile | None:
         kind, _, rest = key.partition("/")
@@ -107,16 +100,14 @@ class CompilesView(ListingView):
 
     def action_timeline(self) -> None:
         """Show the time line of the whole run, at the compile under the cursor."""
-        item, browser = self._item(), self.browser
-        start = item.compile_id if item is not None else None
-        screen = TimelineScreen(self.session, browser.rank, browser.paths, start)
-        browser.push_screen(screen, lambda place: browser.go_to(place) if place is not None else None)
+        browser, start = self.browser, self.location().compile_id
+        browser.push_screen(TimelineScreen(self.session, browser.rank, browser.paths, start), browser.go_to)
 
     def detail(self, key: int | str) -> Sequence[Line]:
-        item = self._item_of(str(key))
-        if self._tree_data is None:
+        item, tree = self._item_of(str(key)), self._tree_data
+        if tree is None:
             return []
-        return call_lines(str(key), self._tree_data) if item is None else compile_lines(item, self._tree_data)
+        return tree.call_lines(str(key)) if item is None else tree.compile_lines(item)
 
     def target_of(self, key: int | str) -> Location | None:  # noqa: ARG002 - the branch under the cursor has it
         branch = self.lines.branch

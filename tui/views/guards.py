@@ -10,12 +10,12 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count
-from dynadiag.recording.records import Guard, GuardFailure, Span
+from dynadiag.recording.records import Guard, Span
 from dynadiag.recording.torch_text.guards import tensor_check
 from dynadiag.recording.torch_text.sources import is_global, source_components, source_text
 from dynadiag.render.paths import source_location
 from tui.key_bindings import footer_key, hidden_key
-from tui.location import Location
+from tui.location import Location, source_place
 from tui.overview import guard_change_fragments
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Fragment, Line, line, one_line
@@ -53,9 +53,8 @@ class _SourceNode:
 
 
 def _child_branches(value: _SourceNode, path: str, cwd: str | None, *, is_open: bool) -> list[Branch]:
-    own = [_guard_branch(guard, cwd) for guard in value.guards]
     return [
-        *own,
+        *(_guard_branch(guard, cwd) for guard in value.guards),
         *(_source_branch(step, child, f"{path}\n{step}", cwd, is_open) for step, child in value.children.items()),
     ]
 
@@ -74,11 +73,9 @@ def _source_branch(step: str, value: _SourceNode, path: str, cwd: str | None, is
 
 
 def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
-    at = source_location(guard.file, guard.line, None, cwd) if guard.file else ""
-    parts: list[Fragment] = [(one_line(guard.kind), "key"), (f"  {condition_text(guard)[:300]}", "")]
-    if at:
-        parts.append((f"  {at}", "dim"))
-    return Branch(f"guard/{guard.index}", tuple(parts))
+    at = f"  {source_location(guard.file, guard.line, None, cwd)}" if guard.file else ""
+    parts = (one_line(guard.kind), "key"), (f"  {condition_text(guard)[:300]}", ""), (at, "dim")
+    return Branch(f"guard/{guard.index}", parts)
 
 
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
@@ -250,16 +247,14 @@ class GuardsView(ListingView):
             return []
         printer = RolePrinter(self.detail_columns - MARK_WIDTH)  # one line may lead to a recompile
         cwd = self.session.run.cwd
-        at = (
-            source_location(guard.file, guard.line, None, cwd)
-            if guard.file
-            else "torch did not report the line that made it"
-        )
+        at = source_location(guard.file, guard.line, None, cwd) if guard.file else "the line that made it is not known"
         text = self.session.recording.source(guard.file) if guard.file else None
         recompiles = self.session.explanation().recompiles if _failed(guard, self._failed) else ()
         again = next((item for item in recompiles if item.index == self._failed.get(guard.source)), None)
         target = Location("recompiles", item=again.index) if again else None
-        changed = [each for each in again.reasons if _is_of(each, guard)] if again else []
+        of_it = (guard.source, guard.compile_id)  # the guard, or one on a part of its tensor
+        reasons = again.reasons if again else ()
+        changed = [each for each in reasons if of_it in ((each.source, each.against), (each.subject, each.against))]
         words = [("↻ it failed: ", "recompile"), *guard_change_fragments(again, changed)] if again else []
         return [
             line((one_line(guard.kind), "key"), f"  {one_line(_value(guard))}"),
@@ -274,17 +269,12 @@ class GuardsView(ListingView):
         guard = self._guards.get(int(key))
         if guard is None or not guard.file:
             return None
-        return Location("code", guard.compile_id, document=f"source:{guard.file}", line=guard.line)
+        return source_place(guard.file, guard.line, guard.compile_id)
 
 
 def _value(item: Guard) -> str:
     """The value that a guard checks, as the program writes it."""
     return source_text(item.source) if item.source else "-"
-
-
-def _is_of(reason: GuardFailure, guard: Guard) -> bool:
-    """Whether a recompile failed a guard, or a guard on a part of its tensor."""
-    return reason.against == guard.compile_id and guard.source in (reason.source, reason.subject)
 
 
 def _failed(item: Guard, failed: Container[str]) -> bool:

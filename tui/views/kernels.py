@@ -10,10 +10,10 @@ from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.recording.records import Kernel
+from dynadiag.render.call_costs import MAX_AUTOMATIC, KernelCost, KernelCosts, read_kernel_costs
 from dynadiag.render.wrap import wrap
 from tui.documents import kernel_regions, split_lines
 from tui.highlighting import Highlighter
-from tui.kernel_costs import MAX_AUTOMATIC, KernelCost, read_kernel_costs
 from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.session import Session
@@ -60,7 +60,7 @@ class KernelsView(ListingView):
 
     def __init__(self) -> None:
         super().__init__()
-        self._costs: dict[tuple[int | None, str], list[KernelCost]] = {}
+        self._costs: KernelCosts = {}
         self._costs_session: Session | None = None  # the recording that the costs belong to
         self._detail_of: tuple[object, ...] = ()  # what the detail depends on
 
@@ -92,16 +92,18 @@ class KernelsView(ListingView):
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
-        if self._costs_session is not self.session and rows and (self.is_current or len(rows) <= MAX_AUTOMATIC):
+        if self.is_current or len(rows) <= MAX_AUTOMATIC:
             self._start_costs()
 
     async def screen_shown(self) -> None:
-        if self._costs_session is not self.session and self.table.whole_count and not self.is_reading:
+        if not self.is_reading:
             self._start_costs()
 
     def _start_costs(self) -> None:
-        self._costs_session, self._costs = self.session, {}
-        self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())), 1)
+        """Read the costs, unless those of this recording are read or being read."""
+        if self._costs_session is not self.session and self.table.whole_count:
+            self._costs_session, self._costs = self.session, {}
+            self._read_costs(list(dict.fromkeys(item.compile_id for item in self.session.all_kernels())), 1)
 
     def _read_costs(self, ids: list[str], number: int) -> None:
         """Read the costs of a number of compiles, show what is known so far, and go on with more at a time."""
@@ -113,7 +115,7 @@ class KernelsView(ListingView):
                 self.table.move_to(0)
             return
 
-        def take(found: dict[tuple[int | None, str], list[KernelCost]]) -> None:
+        def take(found: KernelCosts) -> None:
             self._costs.update(found)
             self.table.show(self.rows(), self.columns())
             left = f" · reading {count(len(ids) - number, 'compile')}" if len(ids) > number else ""
@@ -121,7 +123,7 @@ class KernelsView(ListingView):
             self.table.show_count()
             self._read_costs(ids[number:], min(2 * number, _COMPILES_PER_READ))
 
-        self.fetch("costs", lambda: read_kernel_costs(session, ids[:number]), take)
+        self.fetch("costs", lambda: read_kernel_costs(session.recording, ids[:number], session.callers), take)
 
     def _kernel(self, key: int | str) -> tuple[Kernel | None, KernelCost | None]:
         """The kernel of a row, and its call if the calls have been read."""
@@ -151,11 +153,8 @@ class KernelsView(ListingView):
         code = split_lines(textwrap.dedent("\n".join(lines[first : min(last, first + _MAX_SOURCE_LINES)])))
         coloured = Highlighter(code, kernel_regions(code))
         made = [line(*coloured.line(number)) for number in range(len(code))]
-        cut = (
-            [line((f"{last - first - _MAX_SOURCE_LINES:,} more lines: enter shows them", "dim"))]
-            if last - first > _MAX_SOURCE_LINES
-            else []
-        )
+        more = last - first - _MAX_SOURCE_LINES
+        cut = [line((f"{more:,} more lines: enter shows them", "dim"))] if more > 0 else []
         about = f"  {kernel.language}, compile {one_line(kernel.compile_id)}{f', call {cost.number}' if cost else ''}"
         *name, end = wrap(kernel.name, max(self.detail_columns - len(about), _MIN_NAME_PART))
         head = [*(line((part, "strong")) for part in name), line((end, "strong"), (about, "dim"))]

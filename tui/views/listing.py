@@ -143,8 +143,7 @@ class ListingView(View):
         self.fetch("detail", lambda: self.detail(key), self.details.show)
 
     def line_chosen(self, lines: Lines) -> None:
-        if (target := self._target(lines)) is not None:
-            self.browser.go_to(target)
+        self.browser.go_to(self._target(lines))
 
     def _target(self, lines: Lines | None) -> Location | None:
         """Where enter goes: from the detail, or from the row."""
@@ -163,13 +162,14 @@ class ListingView(View):
             self.notify("this line leads to no document", severity="warning")
             return
         ref = DocumentRef(key, kind, key.partition(":")[2])
-        self.fetch("edit", lambda: read_document(self.session, ref), lambda read: self._edit(read, number))
 
-    def _edit(self, document: Document, line: int) -> None:
-        if document.note:
-            self.notify(document.note, severity="warning")
-        else:
-            self.browser.edit_document(document, line)
+        def edit(document: Document) -> None:
+            if document.note:
+                self.notify(document.note, severity="warning")
+            else:
+                self.browser.edit_document(document, number)
+
+        self.fetch("edit", lambda: read_document(self.session, ref), edit)
 
     def action_zoom(self) -> None:
         """Give the detail the height of the list, too, or show the list again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -62,12 +61,12 @@ class OverviewView(View):
         self.fetch("overview", self._read, self._show)
 
     def _read(self) -> list[Line]:
+        from dynadiag.explanation.search import read_search  # imported in a worker, as all that follows
         from tui.kernel_summary import MIN_ROWS
         from tui.overview import overview_lines
-        from tui.search_result import read_search_result  # imported in a worker, because it needs the explanation
 
         session = self.session
-        finding = read_search_result(session)
+        finding = read_search(session.recording, running=session.live)
         explanation, trials = session.explanation(), len(session.recording.trials())
         width, height = self._read_for
         beside = width >= MIN_DETAILED and bool(explanation.findings)
@@ -98,23 +97,28 @@ class OverviewView(View):
         self.lines.show(lines, keep=self._filled)
         if not self._filled:
             self._filled = True
-            first = _first_finding(self.lines.lines)
+            # What happened comes before what can be done.
+            places = [number for number, item in enumerate(self.lines.lines) if item.target]
+            happened = (number for number in places if (to := self.lines.lines[number].target) and to.view != "trials")
+            first = next(happened, (places or [0])[0])
             if first < self.app.size.height - _OTHER_ROWS:
                 self.lines.move_to(first)
         self.debounce(self._describe)
         self.browser.update_counts()
         rows = self._read_for.height - _OTHER_ROWS - self.lines.count - 1
-        self.fetch("kernels", lambda: self._read_kernels(rows), lambda found: self._add(lines, found))
+        columns = self._read_for.width - _OTHER_COLUMNS
 
-    def _read_kernels(self, rows: int) -> list[Line]:
-        """Read the kernels. The Kernels screen, which needs them too, opens at once then."""
-        from tui.kernel_summary import read_kernel_summary  # as above
+        def read() -> list[Line]:
+            """The kernels. The Kernels screen, which needs them too, opens at once then."""
+            from tui.kernel_summary import read_kernel_summary  # as above
 
-        return read_kernel_summary(self.session, rows, self._read_for.width - _OTHER_COLUMNS)
+            return read_kernel_summary(self.session, rows, columns)
 
-    def _add(self, lines: list[Line], kernels: list[Line]) -> None:
-        if kernels:
-            self.lines.show([*lines, Line(), *kernels], keep=True)
+        def add(kernels: list[Line]) -> None:
+            if kernels:
+                self.lines.show([*lines, Line(), *kernels], keep=True)
+
+        self.fetch("kernels", read, add)
 
     def cursor_moved(self, lines: Lines) -> None:
         if lines is self.lines:
@@ -136,12 +140,4 @@ class OverviewView(View):
             self.lines.move_to(place.line - 1)
 
     def line_chosen(self, lines: Lines) -> None:  # noqa: ARG002 - the detail pane leads where its finding does
-        target = self.lines.target
-        if target is not None:
-            self.browser.go_to(target)
-
-
-def _first_finding(lines: Sequence[Line]) -> int:
-    """Return the first line that leads to what happened; without one, the first that leads to what can be done."""
-    places = [index for index, item in enumerate(lines) if item.target]
-    return next((index for index in places if (to := lines[index].target) and to.view != "trials"), (places or [0])[0])
+        self.browser.go_to(self.lines.target)

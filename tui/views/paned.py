@@ -9,9 +9,8 @@ from textual.binding import BindingType
 from textual.css.scalar import Scalar
 from textual.widget import Widget
 
-from tui.code_panes import PANES, CodePaneModel
+from tui.code_panes import PANE_TITLES, PANES, CodePaneModel
 from tui.key_bindings import footer_key
-from tui.pane_labels import PANE_TITLES
 from tui.views.base import View
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
@@ -37,7 +36,7 @@ class PanedView(View):
         self._zoomed = False
         self._current_pane = "source"  # the pane that last had the focus
         self.beside = ""  # the pane that is shown beside the source
-        self._model: CodePaneModel | None = None
+        self.model = CodePaneModel()  # the documents of the compile that is shown
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
 
     def pane(self, name: str) -> CodePane:
@@ -49,6 +48,11 @@ class PanedView(View):
         return {name: self.pane(name) for name in PANES}
 
     @property
+    def current_pane(self) -> CodePane:
+        """The pane that last had the focus."""
+        return self.pane(self._current_pane)
+
+    @property
     def node_details(self) -> StyledLines:
         """The lines below the panes."""
         return self.query_one("#code-node", StyledLines)
@@ -56,12 +60,12 @@ class PanedView(View):
     @property
     def pane_order(self) -> tuple[str, ...]:
         """The panes from left to right. The stage pane is added once a kernel is compiled."""
-        return PANES if self._stage_message or (self._model and self._model.documents_of["stage"]) else PANES[:-1]
+        return PANES if self._stage_message or self.model.documents_of["stage"] else PANES[:-1]
 
     @property
     def partner(self) -> str | None:
         """What a kernel was compiled to, and the graph of that; of a backward graph the forward one, and back."""
-        if self._model is not None and self._model.forward_graph is not None and self._current_pane in _OPPOSITE:
+        if self.model.forward_graph is not None and self._current_pane in _OPPOSITE:
             return _OPPOSITE[self._current_pane]
         return {"kernel": "stage", "stage": "later"}.get(self._current_pane)
 
@@ -69,7 +73,15 @@ class PanedView(View):
         """Highlight the lines linked to the cursor's line."""
 
     def first_focus(self) -> Widget:
-        return self.pane(self._current_pane)
+        return self.current_pane
+
+    def go_to_pane(self, name: str) -> None:
+        """Make a pane the current one, with the focus if the screen is shown."""
+        self._current_pane = name
+        self.lay_out()
+        if self.is_current:
+            self.current_pane.focus()
+        self.highlight()
 
     def on_mount(self) -> None:
         self.lay_out()
@@ -92,18 +104,17 @@ class PanedView(View):
         order, shown = self.pane_order, self._shown_panes()
         written = {name for name in shown if self.pane(name).document is not None}
         last = max(shown, key=order.index)
-        after = self._next_pane()
-        for name in PANES:
-            pane = self.pane(name)
+        here = order.index(self._current_pane) if self._current_pane in order else 0
+        after = next(iter(order[here + 1 :]), None)
+        for name, pane in self.panes().items():
             pane.display = name in shown  # at once: a class could come after the focus
             pane.set_class(name not in written and bool(written), "empty")
             pane.set_class(name == self._current_pane, "current")
             is_between = name not in (self._current_pane, order[0], last) and len(shown) > _TWO
             pane.set_class(is_between and self.app.size.width < _MIN_EQUAL, "middle")
             self._limit(pane, others=bool(written - {name}))
-            subtitle = (
-                f"tab: {PANE_TITLES.get(after, after)} ▸" if name == last and after and after not in shown else ""
-            )
+            is_next = name == last and after is not None and after not in shown
+            subtitle = f"tab: {PANE_TITLES.get(after or '', after)} ▸" if is_next else ""
             if subtitle != (pane.border_subtitle or ""):  # a new one draws every line again
                 pane.border_subtitle = subtitle
 
@@ -141,11 +152,6 @@ class PanedView(View):
         least = _TWO if width < _MIN_THREE else _TWO + 1
         return max(least, 1 + width // 2 // _MIN_PANE_WIDTH)
 
-    def _next_pane(self) -> str | None:
-        order = self.pane_order
-        here = order.index(self._current_pane) + 1 if self._current_pane in order else 1
-        return order[here] if here < len(order) else None
-
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""
         self._zoomed = not self._zoomed
@@ -163,15 +169,12 @@ class PanedView(View):
         else:
             self._current_pane = order[here % len(order)]
         self.lay_out()
-        self._focus_pane(self.pane(self._current_pane))
-        self.highlight()  # before the message of the focus, which comes after the screen is drawn
-        return True
-
-    def _focus_pane(self, pane: CodePane) -> None:
-        """Focus a pane. A new pane starts at the linked line; a cursor off the screen moves onto it."""
-        if pane.cursor == 0 and pane.highlighted:
+        pane = self.current_pane
+        if pane.cursor == 0 and pane.highlighted:  # a new pane starts at the linked line
             pane.set_reactive(Lines.cursor, pane.first_highlighted)
             pane.reveal(pane.cursor, middle=True)
-        elif pane.count and not pane.is_line_visible(pane.cursor):
+        elif pane.count and not pane.is_line_visible(pane.cursor):  # a cursor off the screen moves onto it
             pane.set_reactive(Lines.cursor, pane.first_visible_linked)
         pane.focus()
+        self.highlight()  # before the message of the focus, which comes after the screen is drawn
+        return True

@@ -2,79 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-import msgspec
+from typing import ClassVar
 
 from dynadiag.explanation.formatting import duration, short_duration
-from dynadiag.recording.opening import COMPARISON_NAME
+from dynadiag.render.measured_calls import MeasuredCall, read_measured_calls
 from dynadiag.render.runtime_cost import break_even_text, speed_text
 from tui.location import Location
 from tui.ranks import RankSummary, differences, exit_status, first_divergence, read_rank
-from tui.styled_text import Line, line, one_line
+from tui.styled_text import Line, line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
-
-_MAX_BYTES = 10_000_000  # of a document
-
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-
-class _WarmCall(msgspec.Struct, frozen=True):
-    median: Positive | None = None
-
-
-class _Speed(msgspec.Struct, frozen=True):
-    """The speed against the uncompiled call, above 1 where it is faster, and after how many calls compiling pays."""
-
-    ratio: Positive | None = None
-    noise: bool = False
-    pays_after: int | None = None
-
-
-class MeasuredCall(msgspec.Struct, frozen=True):
-    """What `dynadiag compare` measured of a variant, in seconds: a row of its document."""
-
-    variant: str
-    name: str = ""  # of the function
-    recording: str = ""
-    first_call: Positive | None = None
-    warm_call: _WarmCall | None = None
-    against_eager: _Speed | None = None
-
-    @property
-    def warm(self) -> float | None:
-        """The time of a warm call; ``None`` of a variant that failed."""
-        return self.warm_call.median if self.warm_call is not None else None
-
-
-class _Comparison(msgspec.Struct, frozen=True):
-    rows: list[MeasuredCall]
-
-
-def read_measured_calls(recordings: Sequence[Path]) -> Mapping[Path, MeasuredCall]:
-    """Return the measurements of each recording; none where `compare` did not write it."""
-    found = (pair for folder in {path.parent for path in recordings} for pair in _in_folder(folder))
-    known = dict(found)
-    return {path: known[path] for path in recordings if path in known}
-
-
-def _in_folder(folder: Path) -> Iterator[tuple[Path, MeasuredCall]]:
-    document = folder / COMPARISON_NAME
-    try:
-        data = document.read_bytes() if document.stat().st_size <= _MAX_BYTES else b""
-        rows = msgspec.json.decode(data, type=_Comparison).rows
-    except (OSError, msgspec.MsgspecError):  # this folder is none of a comparison
-        return
-    several = len({row.name for row in rows}) > 1
-    for row in rows:
-        named = one_line(f"{row.name}: {row.variant}" if several else row.variant)
-        yield folder / Path(row.recording).name, msgspec.structs.replace(row, variant=named)
-
 
 _COUNTED_KINDS = ("compile", "graph", "break", "recompile", "kernel")
 _COMPARED_COLUMNS = (
@@ -111,13 +51,14 @@ class RanksView(ListingView):
 
     def load(self) -> None:
         """Read the ranks once. Switching to another rank changes nothing here."""
-        if not self._ranks:
-            paths = self.browser.paths
-            self.fetch("measured", lambda: read_measured_calls(paths), self._use_measured)
+        paths = self.browser.paths
 
-    def _use_measured(self, measured: Mapping[Path, MeasuredCall]) -> None:
-        self._measured = measured
-        self._read_next(0)
+        def use(measured: Mapping[Path, MeasuredCall]) -> None:
+            self._measured = measured
+            self._read_next(0)
+
+        if not self._ranks:
+            self.fetch("measured", lambda: read_measured_calls(paths), use)
 
     def columns(self) -> Sequence[Column]:
         return _COMPARED_COLUMNS if self._measured else self.COLUMNS
@@ -126,8 +67,14 @@ class RanksView(ListingView):
         """Read one more rank. One at a time, so that memory holds only one."""
         paths = self.browser.paths
         if index == len(paths):
-            self.details.show(differences(self._ranks))
-            self.fetch("divergence", lambda: first_divergence(self._ranks, paths), self._show_divergence)
+            found = differences(self._ranks)  # shown below the first divergence: to find that takes longer
+            self.details.show(found)
+
+            def show(first: list[Line]) -> None:
+                if first:
+                    self.details.show([*first, *found])
+
+            self.fetch("divergence", lambda: first_divergence(self._ranks, paths), show)
             return
         self.details.show([line((f"reading {index + 1} of {len(paths)} ...", "dim"))])
         own = self.session if index == self.browser.rank else None
@@ -139,11 +86,6 @@ class RanksView(ListingView):
         self._ranks.append(replace(rank, name=call.variant, is_measured=is_measured) if call else rank)
         self._show([self._row(one) for one in self._ranks])
         self._read_next(len(self._ranks))
-
-    def _show_divergence(self, lines: list[Line]) -> None:
-        """Show the first divergence above what differs: to compare the ranks step by step takes longer."""
-        if lines:
-            self.details.show([*lines, *differences(self._ranks)])
 
     def _row(self, rank: RankSummary) -> Row:
         return _compared_row(rank, self._measured.get(self.browser.paths[rank.index])) if self._measured else _row(rank)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from dynadiag.recording.records import Recompile
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
-from tui.location import Location
+from tui.location import Location, source_place
 from tui.overview import guard_change_fragments
 from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import Line, one_line
@@ -47,7 +47,10 @@ class RecompilesView(ListingView):
 
     def target_of(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)
-        return _target(item) if item is not None else None
+        if item is None:
+            return None
+        reason = next((one for one in item.reasons if one.file and one.line), item)  # the line that made the guard
+        return source_place(reason.file, reason.line, item.compile_id)
 
 
 def _advice_first(lines: list[Line]) -> list[Line]:
@@ -56,13 +59,6 @@ def _advice_first(lines: list[Line]) -> list[Line]:
     while helps < len(lines) and not lines[-1].text.strip():
         lines = lines[:-1]
     return [*lines[:_HEAD_LINES], *lines[helps:], Line(), *lines[_HEAD_LINES:helps]] if helps < len(lines) else lines
-
-
-def _target(item: Recompile) -> Location:
-    """Return the line that made the guard, or the frame's own line if that is not known."""
-    reason = next((one for one in item.reasons if one.file and one.line), None)
-    file, line = (reason.file, reason.line) if reason else (item.file, item.line)
-    return Location("code", item.compile_id, document=f"source:{file}" if file else None, line=line)
 
 
 def _row(item: Recompile, cwd: str | None) -> Row:

@@ -8,15 +8,14 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.timer import Timer
 
-from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import count
 from tui.key_bindings import footer_key
 from tui.location import Location
 from tui.recording_search import MAX_HITS, RecordingSearch
 from tui.search_hits import Hit, HitGroup, group_hits
 from tui.styled_text import Line, line, one_line, printable_code
+from tui.text_match import TextMatcher
 from tui.views.listing import ListingView
-from tui.widgets.lines import Lines
 from tui.widgets.prompt import Prompt
 from tui.widgets.table import Column, Row
 
@@ -88,8 +87,8 @@ class SearchView(ListingView):
         self._previous_hits = before
         self._list_hits(before)
         hunt = self.search = RecordingSearch(self.session, pattern)
-        self.table.matcher = hunt.matcher
-        self.run_worker(lambda: _run_search(hunt), thread=True, group="hunt")
+        self.table.matcher = TextMatcher(pattern)
+        self.run_worker(hunt.run, thread=True, group="hunt")
         if self._poll_timer is None:
             self._poll_timer = self.set_interval(_POLL_SECONDS, self._poll)
         self._poll()
@@ -136,7 +135,8 @@ class SearchView(ListingView):
     def _list_hits(self, found: Sequence[Hit]) -> None:
         """Show hits in groups, and keep the cursor on its group, if it was moved there: the first hit may sink."""
         moved = self.table.cursor > 0
-        under, self._listed_hits = self._group_under() if moved else None, found
+        under = self._group(self.table.key or 0) if moved else None
+        self._listed_hits = found
         self._groups = group_hits(found)
         self._show(self.rows())
         if under is not None and (kept := next((one for one in self._groups if one.hits[0] == under.hits[0]), None)):
@@ -159,7 +159,7 @@ class SearchView(ListingView):
             self.details.show_note(line((hunt.error or f"not found: {hunt.pattern}", "dim")))
 
     def _progress(self, hunt: RecordingSearch) -> str:
-        megabytes = f"{hunt.bytes_searched / 1e6:,.0f} of {hunt.bytes_total / 1e6:,.0f} MB of log"
+        megabytes = f"{hunt.bytes_searched / 1e6:,.0f} of {self.session.recording.log_size / 1e6:,.0f} MB of log"
         more = f" · of {', '.join(hunt.truncated_kinds)} the first {MAX_HITS}" if hunt.truncated_kinds else ""
         if not hunt.finished:
             return f"{megabytes if hunt.phase == 'log' else hunt.phase} · x stops{more}"
@@ -180,7 +180,11 @@ class SearchView(ListingView):
         if group is None:
             return []
         hit = group.hits[0]
-        several = [_hit_line(each) for each in group.hits[:MAX_HITS]] if len(group.hits) > 1 else []
+        several = [
+            line((f"{each.compile_id:<6} ", "dim"), f"{each.where:<28} ", (each.text, "dim"), to=each.target)
+            for each in group.hits[:MAX_HITS]
+            if len(group.hits) > 1
+        ]
         head = line((group.kind, "key"), f"  {group.where}", (f"  compile {', '.join(group.compile_ids)}", "dim"))
         if several and group.kind == "event":
             return [head, *several]
@@ -205,28 +209,8 @@ class SearchView(ListingView):
         group = self._group(key)
         return group.hits[0].target if group else None
 
-    def cursor_moved(self, lines: Lines) -> None:
-        if lines is self.table and self._group_under() is not None:
-            super().cursor_moved(lines)
-
-    def _group_under(self) -> HitGroup | None:
-        return self._group(self.table.key) if self.table.key is not None else None
-
-
-def _run_search(hunt: RecordingSearch) -> None:
-    try:
-        hunt.run()
-    except DynadiagError as error:
-        hunt.error = one_line(str(error))
-    finally:
-        hunt.finished = True
-
 
 def _row(group: HitGroup) -> Row:
     ids = group.compile_ids
     number = f"{ids[0]}{f' +{len(ids) - 1}' if len(ids) > 1 else ''}"
     return Row((group.kind, number, group.where, f"{len(group.hits):,}", group.text), group.first)
-
-
-def _hit_line(hit: Hit) -> Line:
-    return line((f"{hit.compile_id:<6} ", "dim"), f"{hit.where:<28} ", (hit.text, "dim"), to=hit.target)

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.search import RecordedSearch, SearchVerdict, read_search
 from dynadiag.recording.records import Trial
 from tui.command_process import SEARCH, CommandProcess
 from tui.command_screen import state_line
 from tui.highlighting import Highlighter
 from tui.key_bindings import footer_key
 from tui.location import FILE_VIEW
-from tui.search_result import SearchResult, read_search_result
-from tui.search_summary import search_lines
+from tui.search_summary import deciding_trials, search_lines, trial_lines, trial_row
 from tui.session import Session
 from tui.styled_text import Line, line
-from tui.trial_rows import deciding_trials, trial_lines, trial_row
 from tui.views.listing import ListingView
 from tui.widgets.lines import Lines
 from tui.widgets.styled_lines import StyledLines
@@ -32,11 +30,10 @@ _TICK_SECONDS = 1.0
 _MAX_REPRO_BYTES = 1 << 20  # bytes shown of a repro
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(NamedTuple):
     """What the recording has."""
 
-    search: SearchResult | None
+    search: RecordedSearch | None
     trials: tuple[Trial, ...]
     deciding: Sequence[int]  # the trials that the verdict rests on
 
@@ -56,20 +53,8 @@ class TrialsView(ListingView):
         Column("tried", max_width=200),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        footer_key(
-            "B",
-            "app.search_program('bisect')",
-            "bisect",
-            "search.bisect",
-            "bisect: find the part of the compiler at fault",
-        ),
-        footer_key(
-            "M",
-            "app.search_program('minify')",
-            "minify",
-            "search.minify",
-            "minify: write a small program that fails so",
-        ),
+        footer_key("B", "app.search_program('bisect')", "bisect", "search.bisect", "find the part at fault (bisect)"),
+        footer_key("M", "app.search_program('minify')", "minify", "search.minify", "write a small program (minify)"),
         footer_key("x", "stop", "stop", "search.stop", "stop the search; its trials are kept"),
         footer_key("c", "app.resume_search", "resume", "search.resume", "resume a search that was stopped"),
     ]
@@ -115,7 +100,13 @@ class TrialsView(ListingView):
 
     def load(self) -> None:
         session = self.session
-        self.fetch("rows", lambda: _read_content(session), self._show_content)
+
+        def read() -> _Content:
+            trials, search = session.recording.trials(), read_search(session.recording, running=session.live)
+            verdict = search.verdict if search is not None else SearchVerdict()
+            return _Content(search, trials, deciding_trials(trials, verdict))
+
+        self.fetch("rows", read, self._show_content)
 
     def _show_content(self, content: _Content) -> None:
         before = self._content.search if self._content is not None else None
@@ -175,13 +166,8 @@ class TrialsView(ListingView):
     def line_chosen(self, lines: Lines) -> None:
         if lines is not self.head:
             super().line_chosen(lines)
-        elif (target := self.head.target) is not None:
-            self.browser.go_to(target)
-
-
-def _read_content(session: Session) -> _Content:
-    trials, search = session.recording.trials(), read_search_result(session)
-    return _Content(search, trials, deciding_trials(trials, search.verdict if search is not None else {}))
+        else:
+            self.browser.go_to(self.head.target)
 
 
 def _repro_lines(session: Session, name: str) -> list[Line]:

@@ -13,7 +13,8 @@ from rich.style import Style
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from tui.colors import line_color, role_style, syntax_style, tint
+from dynadiag.explanation.formatting import count
+from tui.colors import line_color, role_style, tint
 from tui.documents import Document, SourceNote
 from tui.key_bindings import footer_key
 from tui.line_links import LineKey, LineLinks
@@ -42,13 +43,13 @@ class CodePane(Lines):
         super().__init__(id=id)
         self._document: Document | None = None
         self.links = _EMPTY
-        self._colors: Mapping[LineKey, int] = {}
+        self.line_colors: Mapping[LineKey, int] = {}  # the color number of each source line, the same in all panes
         self._highlighted: Mapping[int, LineKey | None] = {}
         self._called: frozenset[int] = frozenset()  # lines that the cursor's line led to by a call, or the other way
         self._note = ""
         self.notes: Mapping[int, SourceNote] = {}  # findings on lines of the document
         self.values: Mapping[int, ValueMargin] = {}  # of the nodes on lines of a graph
-        self._elsewhere: frozenset[int] = frozenset()  # lines that another compile made something of
+        self.elsewhere: frozenset[int] = frozenset()  # lines that only another compile made something of
 
     @property
     def document(self) -> Document | None:
@@ -71,20 +72,10 @@ class CodePane(Lines):
     def show(self, document: Document, links: LineLinks = _EMPTY, line: int = 0) -> None:
         """Show a document with the cursor on a line (from 0)."""
         self._document, self.links, self._highlighted, self._note = document, links, {}, ""
-        self._called, self.notes, self.values, self._elsewhere = frozenset(), {}, {}, frozenset()
+        self._called, self.notes, self.values, self.elsewhere = frozenset(), {}, {}, frozenset()
         self.set_reactive(Lines.cursor, max(0, min(line, len(document.lines) - 1)))
         self.resize_content(max((_width(text) for text in document.lines), default=0) + self._margin)
         self.scroll_to(0, max(0, self.cursor - self.page_height // 3), animate=False, immediate=True, force=True)
-        self.refresh()
-
-    def show_elsewhere(self, lines: frozenset[int]) -> None:
-        """Mark the lines that have no links here, but that another compile made something of."""
-        self._elsewhere = lines
-        self.refresh()
-
-    def set_colors(self, colours: Mapping[LineKey, int]) -> None:
-        """Set the color number of each source line. All panes use the same numbers."""
-        self._colors = colours
         self.refresh()
 
     def highlight(
@@ -148,6 +139,18 @@ class CodePane(Lines):
         seen = range(top, min(self.count, top + self.page_height))
         return next((line for line in seen if self.links.keys_of(line)), top)
 
+    def status(self, places: frozenset[LineKey], lit: int, *, here: bool) -> str:
+        """Return what the title says: the cursor's line, or the number of lines that are linked to it."""
+        if not self.count:
+            return ""
+        if here:
+            return f"line {self.cursor + 1:,} of {self.count:,}"
+        if not places or not lit:
+            return "no mapping"
+        own = self.links.lines_of(places)
+        inferred = ", inferred" if own and own[0] in self.links.inferred else ""
+        return f"{count(lit, 'linked line')}{inferred}" if own else f"{count(lit, 'line')} made by this call"
+
     @property
     def full_width(self) -> int:
         """Columns with which no line is cut: its number, text, what is at its end, the frame and a scrollbar."""
@@ -173,7 +176,7 @@ class CodePane(Lines):
     def draw_line(self, index: int) -> list[Segment]:
         palette = self.palette
         pieces = self.document.highlighter.line(index) if self.document else ()
-        line = [Segment(text, syntax_style(kind, palette)) for text, kind in pieces]
+        line = [Segment(text, role_style(kind, palette)) for text, kind in pieces]
         if (note := self.notes.get(index)) is not None and not self._is_named_at_margin(index, note):
             line.append(Segment(f"   {note.sign} ", role_style(note.role, palette)))
             line.append(Segment(note.text, role_style("dim", palette)))
@@ -202,7 +205,7 @@ class CodePane(Lines):
         mark = " " if place is None else ("▒" if guess else "█") if lit else "┆" if guess else "▌"
         if self.is_calling(index) and not lit:
             mark = "│"
-        elif place is None and index in self._elsewhere:
+        elif place is None and index in self.elsewhere:
             mark = "·"
         return [
             Segment(number, role_style("gutter", self.palette)),
@@ -237,13 +240,11 @@ class CodePane(Lines):
         if self.palette == "terminal":  # its background is not known
             return Style(bold=True, dim=is_called)
         color = self._color_of(_color_key(self._keys(index)) if place is None else place)
-        return Style(bgcolor=tint(color, self._surface(), _CALLED_SHARE if is_called else _HIGHLIGHT_SHARE))
-
-    def _surface(self) -> str:
-        return self.background_colors[1].hex6
+        share = _CALLED_SHARE if is_called else _HIGHLIGHT_SHARE
+        return Style(bgcolor=tint(color, self.background_colors[1].hex6, share))
 
     def _color_of(self, place: LineKey | None) -> str:
-        return line_color(self._colors.get(place, 0) if place else 0, self.palette)
+        return line_color(self.line_colors.get(place, 0) if place else 0, self.palette)
 
 
 def is_kernel_line(place: LineKey) -> bool:

@@ -140,12 +140,12 @@ class GraphCanvas(Widget, can_focus=True):
         if not 0 <= row < len(self._rows):
             return Strip.blank(width, self.rich_style)
         runs = groupby(self._rows[row], lambda cell: cell[1])
-        segments = [Segment("".join(char for char, _ in run), self._style(role)) for role, run in runs]
+        chosen, palette = Style(bold=True, reverse=True), palette_of(self.app.theme)
+        segments = [
+            Segment("".join(char for char, _ in run), chosen if role == "chosen" else role_style(role, palette))
+            for role, run in runs
+        ]
         return Strip(segments).crop_extend(corner.x, corner.x + width, None).apply_style(self.rich_style)
-
-    def _style(self, role: str) -> Style:
-        palette = palette_of(self.app.theme)
-        return Style(bold=True, reverse=True) if role == "chosen" else role_style(role, palette)
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)

@@ -16,11 +16,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 
-def has_widgets(widget: Widget) -> bool:
-    """Whether all widgets of a screen or a dialog are there. While it is mounted or removed, some may not be."""
-    return widget.is_mounted and widget.is_attached and bool(widget.children) and not widget._pruning
-
-
 class Ground(Widget):
     """A container without a border: one line is drawn, and every line is that one."""
 

@@ -78,10 +78,6 @@ class Lines(ScrollView, can_focus=True):
             super().__init__()
             self.lines, self.index = lines, index
 
-        @property
-        def control(self) -> Lines:
-            return self.lines
-
     class Chosen(Moved):
         """Enter, or a double click, on a line."""
 

@@ -165,10 +165,8 @@ class StyledLines(Lines):
         for _ in range(abs(by)):
             near = self.cursor + way * self.page_height
             ahead = range(self.cursor + way, max(-1, min(near, self.count)), way)
-            self.cursor = next((index for index in ahead if self._begins_item(index)), self.cursor + way)
-
-    def _begins_item(self, index: int) -> bool:
-        return self._lines[index].target is not None and not self._lines[index].continues
+            items = (index for index in ahead if self._lines[index].target and not self._lines[index].continues)
+            self.cursor = next(items, self.cursor + way)
 
     @property
     def count(self) -> int:

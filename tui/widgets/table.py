@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from dynadiag.render.wrap import truncate_middle
+from dynadiag.render.wrap import truncate_end, truncate_middle, truncate_start
 from tui.colors import role_style
 from tui.key_bindings import hidden_key
-from tui.styled_text import fit_end
 from tui.widgets.lines import FilterableLines, Lines, cut_columns
 
 T = TypeVar("T")
@@ -64,11 +63,8 @@ class LazyRows(Sequence[Row]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+    def __getitem__(self, index: Any) -> Any:
+        """Return a row, or the rows of a slice."""
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(self._count))]
         if not 0 <= index < self._count:
@@ -219,18 +215,16 @@ class Table(FilterableLines):
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
         over = sum(widths[:-1]) + min(widths[-1], self._columns[-1].min_last_width) - room
-        while over > 0 and (place := self._widest(widths, least)) is not None:
-            widths[place] -= 1
+        while over > 0:
+            longer = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > least]
+            if not longer:
+                break
+            widths[max(longer, key=lambda place: widths[place])] -= 1
             over -= 1
         if self._columns[-1].is_name:
             widths[-1] = min(widths[-1], max(room - sum(widths[:-1]), self._columns[-1].min_last_width))
         self._widths = widths
         return over <= 0
-
-    def _widest(self, widths: Sequence[int], least: int) -> int | None:
-        """Return the widest column that can be shortened, or ``None``."""
-        places = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > least]
-        return max(places, key=lambda place: widths[place], default=None)
 
     def on_resize(self) -> None:
         before = self._widths
@@ -286,10 +280,9 @@ class Table(FilterableLines):
             elif place == last:
                 cell = truncate_middle(cell, width) if column.is_name and _is_name(cell) else cell
                 parts.append(" " * (width - cell_len(cell)) + cell if column.numeric else cell)
-            elif cell_len(cell) > width:
-                parts.append(fit_end(cell, width) if column.is_path else set_cell_size(cell, width - 1) + "…")
             else:
-                parts.append(set_cell_size(cell, width))
+                short = truncate_start(cell, width) if column.is_path else truncate_end(cell, width)
+                parts.append(set_cell_size(short, width))
         return (" " * _GAP).join(parts)
 
 

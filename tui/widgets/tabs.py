@@ -19,14 +19,12 @@ from tui.colors import palette_of, role_style
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """The tab of a screen: name, title, key and number of records."""
+    """The tab of a screen: its name, its key, its titles, the longest first, and the number of its records."""
 
     name: str
-    title: str
     key: str
+    titles: tuple[str, str, str]
     count: int | None = None
-    short_title: str = ""
-    shortest_title: str = ""
 
 
 class Tabs(Widget):
@@ -55,17 +53,17 @@ class Tabs(Widget):
     def _texts(self) -> list[str]:
         """Return the text of each tab, as long as fits."""
         counts = [f" {tab.count:,}" if tab.count else "" for tab in self.tabs]
-        layouts = (
-            [f" {tab.key} {tab.title}{number} " for tab, number in zip(self.tabs, counts, strict=True)],
-            [f" {tab.key} {tab.short_title}{number} " for tab, number in zip(self.tabs, counts, strict=True)],
-            [f" {tab.key} {tab.short_title} " for tab in self.tabs],
-            [f"{' ' if place else ''}{tab.key}{tab.short_title}" for place, tab in enumerate(self.tabs)],
-            [
-                f"{' ' if place else ''}{tab.key}{tab.shortest_title or tab.short_title}"
-                for place, tab in enumerate(self.tabs)
-            ],
-        )
-        bare = [f" {tab.key} {tab.title if tab.name == self.current else ''}" for tab in self.tabs]
+        numbered = [
+            [f" {tab.key} {tab.titles[size]}{number} " for tab, number in zip(self.tabs, counts, strict=True)]
+            for size in (0, 1)
+        ]
+        spaced = [f" {tab.key} {tab.titles[1]} " for tab in self.tabs]
+        dense = [
+            [f"{' ' if place else ''}{tab.key}{tab.titles[size]}" for place, tab in enumerate(self.tabs)]
+            for size in (1, 2)
+        ]
+        bare = [f" {tab.key} {tab.titles[0] if tab.name == self.current else ''}" for tab in self.tabs]
+        layouts = (*numbered, spaced, *dense)
         return next((texts for texts in layouts if sum(map(cell_len, texts)) <= self.size.width), bare)
 
     def on_click(self, event: events.Click) -> None:

@@ -58,7 +58,7 @@ class Tree(FilterableLines):
     def show(self, roots: Sequence[Branch]) -> None:
         """Show another tree. Open branches stay open, and the cursor stays on its branch."""
         self._roots = roots
-        self._rebuild()
+        self.apply_filter()
 
     @property
     def branch(self) -> Branch | None:
@@ -87,10 +87,7 @@ class Tree(FilterableLines):
         return self._whole_count
 
     def apply_filter(self) -> None:
-        """Show the open branches that contain the filter, with their parents."""
-        self._rebuild()
-
-    def _rebuild(self) -> None:
+        """Show the open branches, of which a filter leaves those that contain it, with their parents."""
         key = self.branch.key if self.branch else None
         self._visible = list(self._walk(self._roots, 0))
         self._whole_count = len(self._visible)
@@ -116,7 +113,7 @@ class Tree(FilterableLines):
     def _set(self, branch: Branch, is_open: bool) -> None:
         if branch.children is not None and self._is_open(branch) != is_open:
             self._toggled ^= {branch.key}
-            self._rebuild()
+            self.apply_filter()
 
     def action_open(self) -> None:
         """Open the branch, or move down if it is open."""
@@ -151,7 +148,7 @@ class Tree(FilterableLines):
         for branch in branches:
             if self._is_open(branch) == is_open:
                 self._toggled ^= {branch.key}
-        self._rebuild()
+        self.apply_filter()
 
     def clicked(self, index: int, column: int) -> None:
         depth = self._visible[index].depth

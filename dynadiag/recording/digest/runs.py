@@ -203,17 +203,18 @@ def _read_node(
         op=str(node.get("op")),
         inputs=tuple(map(str, list_or_empty(node.get("inputs")))),
         span=innermost_user_span(node.get("stack"), stacks),
-        summary=_read_summary(node),
+        summary=read_summary(node),
         off_float64=_finite(node.get("off_float64")),
         cause=text_or_none(node.get("cause")),
     )
     if isinstance(stored := node.get("stored"), dict):
         off = _finite(stored.get("off"))
         kernel = text_or_none(stored.get("kernel"))
-        yield StoredNodeValue(index, kernel, off, stored.get("wrong") is True, _read_summary(stored))
+        yield StoredNodeValue(index, kernel, off, stored.get("wrong") is True, read_summary(stored))
 
 
-def _read_summary(data: dict[str, Any]) -> ValueSummary:
+def read_summary(data: dict[str, Any]) -> ValueSummary:
+    """Read the statistics of a tensor; what is missing is empty."""
     return ValueSummary(
         shape=tuple(map(str, list_or_empty(data.get("shape")))),
         dtype=str(data.get("dtype")),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import ENVIRONMENT, SIGNS, Difference, NodeDifference
@@ -13,6 +12,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.rules import Rule
+from dynadiag.explanation.search import SearchVerdict, read_search
 from dynadiag.job import divergence_finding, find_divergence, open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
@@ -64,16 +64,13 @@ class TrialView:
 
 def search_of(recording: Recording, redaction: Redaction) -> PageSearch | None:
     """The search of a recording; ``None`` for that of a program."""
-    counts = recording.counts()
-    if not counts.get("dynadiag_search") and not (counts.get("dynadiag_trial") and not counts.get("dynamo_start")):
+    search = read_search(recording)
+    if search is None:
         return None
-    search = _first(recording, "dynadiag_search", payload=False).get("dynadiag_search")
-    command = str(search.get("command")) if isinstance(search, dict) else "search"
-    command = command if command in ("bisect", "minify") else "search"
-    verdict = _first(recording, "dynadiag_verdict", payload=True)
-    if not verdict:
+    command, verdict = search.command or "search", search.verdict
+    if not search.has_verdict:
         return PageSearch(command, f"{command} was interrupted: it has no verdict", "warning")
-    severity = "good" if verdict.get("verdict") == "passes" or verdict.get("proved") else "error"
+    severity = "good" if verdict.verdict == "passes" or verdict.proved else "error"
     return PageSearch(command, f"{command}: {_sentence(verdict, redaction)}", severity)
 
 
@@ -87,26 +84,17 @@ def trial_views(trials: Sequence[Trial], redaction: Redaction) -> tuple[TrialVie
     return tuple(found)
 
 
-def _first(recording: Recording, kind: str, *, payload: bool) -> dict[str, Any]:
-    for event in recording.events(kind, limit=1):
-        return json_object(recording.payload(event.index)) if payload else recording.metadata(event.index)
-    return {}
-
-
-def _sentence(verdict: Mapping[str, Any], redaction: Redaction) -> str:
-    name = str(verdict.get("verdict"))
-    if name in _VERDICTS:
-        return _VERDICTS[name]
-    if "nodes_before" in verdict:
-        unit = "operations" if verdict.get("level") == "graph" else "lines"
-        kind = "nodes" if unit == "operations" else "lines"
-        size = f"{verdict.get(f'{kind}_before')} {unit} to {verdict.get(f'{kind}_after')}"
-        return f"reduced from {size}, {'proved' if verdict.get('proved') else 'not proved'}"
-    if verdict.get("versions"):
-        return f"last good release {verdict.get('last_good')}, first bad release {verdict.get('first_bad')}"
-    culprits = [each for each in verdict.get("culprits") or () if isinstance(each, dict)]
-    named = ", ".join(f"{each.get('class')} {redaction.text(str(each.get('name')))}" for each in culprits)
-    return f"fails first at rung {verdict.get('rung')}; at fault: {named or 'nothing smaller than the rung'}"
+def _sentence(verdict: SearchVerdict, redaction: Redaction) -> str:
+    if verdict.verdict in _VERDICTS:
+        return _VERDICTS[verdict.verdict]
+    if verdict.level:
+        pairs = {"graph": (verdict.nodes_before, verdict.nodes_after, "operations")}
+        before, after, unit = pairs.get(verdict.level, (verdict.lines_before, verdict.lines_after, "lines"))
+        return f"reduced from {before} {unit} to {after}, {'proved' if verdict.proved else 'not proved'}"
+    if verdict.releases:
+        return f"last good release {verdict.last_good}, first bad release {verdict.first_bad}"
+    named = ", ".join(f"{each.kind} {redaction.text(each.name)}" for each in verdict.culprits)
+    return f"fails first at rung {verdict.rung}; at fault: {named or 'nothing smaller than the rung'}"
 
 
 def _trial(number: int, item: Trial, redaction: Redaction) -> TrialView:

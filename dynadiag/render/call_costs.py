@@ -5,7 +5,7 @@ This needs the generated code, so it is read on request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -14,12 +14,11 @@ from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
 from dynadiag.recording.code_origin import is_user_file, path_in_packages
+from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
+from dynadiag.render.clean import clean_line
 from dynadiag.render.fusion_text import refusal_texts, share_text
-from dynadiag.render.paths import source_location
-from tui.node_places import short_chain
-from tui.session import Session
-from tui.styled_text import one_line
+from dynadiag.render.paths import short_chain, source_location
 
 MAX_AUTOMATIC = 60  # with more kernels, costs are read only for the screen that shows them
 _MAX_NODES = 100_000  # with more nodes in its graphs, the generated code of a compile is not read
@@ -63,26 +62,30 @@ class KernelCost:
         return f"{'.'.join(common)}.*" if common else f"{self.modules[0]} +{len(self.modules) - 1}"
 
 
-KernelCosts = Mapping[tuple[int | None, str], Sequence[KernelCost]]  # by the event of the module and the kernel's name
+KernelCosts = dict[tuple[int | None, str], list[KernelCost]]  # by the event of the module and the kernel's name
 
 
-def read_kernel_costs(session: Session, compile_ids: Iterable[str]) -> dict[tuple[int | None, str], list[KernelCost]]:
-    """Return the calls of the kernels of these compiles, in the order of the code."""
-    found: dict[tuple[int | None, str], list[KernelCost]] = {}
-    scale = Roofline(times=saved_times(session.recording))
+def read_kernel_costs(
+    recording: Recording, compile_ids: Iterable[str], callers_of: Callable[[str], Sequence[Frame]]
+) -> KernelCosts:
+    """Return the calls of the kernels of these compiles, in the order of the code.
+
+    ``callers_of`` gives the frames that led to the compiled function.
+    """
+    found: KernelCosts = {}
+    scale = Roofline(times=saved_times(recording))
     for compile_id in compile_ids:
-        graphs = session.recording.graphs(compile_id)
+        graphs = recording.graphs(compile_id)
         if sum(graph.nodes for graph in graphs) > _MAX_NODES:
             continue
-        item = session.compile(compile_id)
-        above = item.callers if item is not None else ()
+        above = callers_of(compile_id)
         traced = [graph for graph in graphs if graph.stage == "dynamo"]
-        origins = {name: origin for graph in traced for name, origin in read_origins(session.recording, graph).items()}
-        for module in generated_modules(session.recording, compile_id):
+        origins = {name: origin for graph in traced for name, origin in read_origins(recording, graph).items()}
+        for module in generated_modules(recording, compile_id):
             share = f"{text} in this graph" if (text := share_text(module.calls)) else ""
             for call in module.calls:
-                cost = _cost(module, call, scale, origins, above, session.run.cwd)
-                cost = replace(cost, fusion=tuple(map(one_line, filter(None, (share, *refusal_texts(call))))))
+                cost = _cost(module, call, scale, origins, above, recording.run.cwd)
+                cost = replace(cost, fusion=tuple(map(clean_line, filter(None, (share, *refusal_texts(call))))))
                 found.setdefault((call.event, call.name), []).append(cost)
     return found
 
@@ -103,7 +106,7 @@ def _cost(
         line=call.line,
         stage=call.stage or "",
         shape=f"{tensor.dtype}[{', '.join(tensor.sizes)}]" if tensor is not None else "",
-        modules=tuple(dict.fromkeys(one_line(origin.modules[-1]) for origin in made if origin.modules)),
+        modules=tuple(dict.fromkeys(clean_line(origin.modules[-1]) for origin in made if origin.modules)),
         lines=_lines(call, made, above, cwd),
         chain=short_chain([*above, *made[0].frames]) if made else "",
         bytes_moved=call.cost.bytes_moved,

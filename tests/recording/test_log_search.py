@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynadiag.recording.fold import fold
+from dynadiag.recording.log_search import search_log
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.schema import BLOCK_SIZE
-from tui.log_search import search_log
 
 _HEADER = 'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_id": 0, "frame_compile_id": 0}\n'
 
