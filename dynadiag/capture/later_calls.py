@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from dynadiag.capture.code_locations import frame_data, is_stdlib_or_torch
 from dynadiag.torch_private import capture as torch_private
@@ -22,23 +21,20 @@ _Place = tuple[str, int]  # file and line
 
 
 class LaterCalls:
-    """The calls of functions that were left, from then on. A function is known by the callback of its wrapper."""
+    """The calls of functions that were left, from then on, by the code that they run: all instances share it."""
 
     def __init__(self) -> None:
-        self._by_callback: WeakKeyDictionary[Any, Counter[_Place]] = WeakKeyDictionary()
-        self._left: list[tuple[dict[str, Any], Counter[_Place]]] = []
+        self._left: dict[CodeType, tuple[dict[str, Any], Counter[_Place]]] = {}
         self._stop: Callable[[], None] | None = None
 
-    def count_from_now(self, function: dict[str, Any], callback: Any) -> None:
-        """Count the calls of a compiled function from the next one on; ``function`` is its file, line and name."""
-        if callback not in self._by_callback:
-            calls = self._by_callback[callback] = Counter()
-            self._left.append((function, calls))
-            self._stop = self._stop or torch_private.call_before_compiled_calls(self._called)
+    def count_from_now(self, function: dict[str, Any], code: CodeType) -> None:
+        """Count the calls of compiled functions with this code; ``function`` is its file, line and name."""
+        self._left.setdefault(code, (function, Counter()))
+        self._stop = self._stop or torch_private.call_before_compiled_calls(self._called)
 
     def forget_calls(self) -> None:
         """Begin again with no call: a fork has its parent's."""
-        for _, calls in self._left:
+        for _, calls in self._left.values():
             calls.clear()
 
     def stop(self) -> None:
@@ -49,17 +45,18 @@ class LaterCalls:
 
     def counts(self) -> Iterator[dict[str, Any]]:
         """What the recorder writes: each function with the lines that called it, and how often."""
-        for function, calls in self._left:
+        for function, calls in self._left.values():
             places = [{"file": file, "line": line, "count": count} for (file, line), count in calls.most_common()]
             yield {**frame_data(function["file"], function["line"], function["function"]), "calls": places}
 
-    def _called(self, callback: Any) -> None:
+    def _called(self, _callback: Any) -> None:
+        caller = sys._getframe(1)
         try:
-            calls = self._by_callback.get(callback)
-        except TypeError:  # a callback of the program's own, which no reference can be kept of
-            return
-        if calls is not None:
-            calls[_calling_place(sys._getframe(1))] += 1
+            code = torch_private.called_code(caller)
+            if code in self._left:
+                self._left[code][1][_calling_place(caller)] += 1
+        except Exception:  # noqa: BLE001 - it would be raised in the user's program
+            self.stop()
 
 
 def _calling_place(frame: FrameType | None) -> _Place:

@@ -263,22 +263,26 @@ class Recorder(logging.Handler):
                     found |= {"modes": torch_private.dispatch_modes(), "callers": callers, "for_good": for_good}
                 self.append("skipped", found, {})
                 self.record_source(code.co_filename, {})
-            self._count_later_calls(code, reason, found, emitter)
+            self._count_later_calls(code, reason, found)
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self.give_up(error)
 
-    def _count_later_calls(self, code: CodeType, reason: str, found: dict[str, Any] | None, emitter: FrameType) -> None:
-        """Count the calls from now on of a compiled function that Dynamo leaves for good."""
+    def _count_later_calls(self, code: CodeType, reason: str, found: dict[str, Any] | None) -> None:
+        """Count the calls from now on of a compiled function that Dynamo leaves for good. Never raises."""
         is_for_good = found is not None and found.get("for_good", True)
         if not (is_for_good or code_locations.is_left_while_tracing(reason)):
             return
-        callback = torch_private.called_callback(emitter)
-        if callback is not None:
-            wrapped = torch_private.wrapped_callable(emitter)
+        try:
+            emitter = sys._getframe(2)
+            wrapped, called = torch_private.wrapped_callable(emitter), torch_private.called_code(emitter)
+            if called is None or (called is not code and wrapped is None):  # a function below the compiled one
+                return
             named = code_locations.describe_code(code)
             if wrapped is not None:
                 named = code_locations.describe_callable(wrapped, emitter)
-            self._later_calls.count_from_now(named, callback)
+            self._later_calls.count_from_now(named, called)
+        except Exception as error:  # noqa: BLE001 - what was skipped is recorded without its calls
+            self._note_missed("later_calls", error, {})
 
     def record_later_calls(self) -> None:
         """Append how often the compiled functions that torch left to Python were called from then on. Never raises."""

@@ -250,9 +250,13 @@ def _left(entries: Sequence[Break], run: RunRecords) -> tuple[SkippedFrame, ...]
 
 
 def _whole(ids: Sequence[str], run: RunRecords) -> tuple[str, ...]:
-    """The functions that a break left to Python from their first line on, without those of Python's own library."""
-    left = (each for each in run.compiles if each.outcome == "skipped" and each.compile_id in set(ids))
-    return tuple(dict.fromkeys(each.function for each in left if not is_stdlib_file(each.file)))
+    """The functions that a break left to Python from their first line on, without those of Python's own library.
+
+    What is left may be the rest of a function that was split before.
+    """
+    left = [each for each in run.compiles if each.outcome == "skipped" and each.compile_id in set(ids)]
+    names = (f"{each.function} from line {each.line} on" if run.is_rest(each) else each.function for each in left)
+    return tuple(dict.fromkeys(name for each, name in zip(left, names, strict=True) if not is_stdlib_file(each.file)))
 
 
 def _cause_text(case: BreakCase) -> str | None:

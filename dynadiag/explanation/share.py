@@ -75,11 +75,15 @@ def _line_in(compiled: Compile, item: Break) -> int | None:
 def _goes_on(compiled: Compile, run: RunRecords) -> Iterator[bool]:
     """For each function that begins in the middle of this one, that torch looked at it."""
     for each in run.compiles:
-        if (each.file, each.function) == (compiled.file, compiled.function) and each.line != compiled.line:
+        is_other = (each.file, each.function) == (compiled.file, compiled.function) and each.line != compiled.line
+        if is_other and each.outcome != "skipped":
             yield True
+    met = {item.compile_id for item in run.breaks}
+    broken = {(each.file, each.line) for each in run.compiles if each.outcome == "skipped" and each.compile_id in met}
     for skipped in run.skipped:
         name = original_name(skipped.function).rpartition(".")[2]
-        if is_resume_function(skipped.function) and name == compiled.function.rpartition(".")[2]:
+        is_left = (skipped.file, skipped.line) in broken
+        if is_resume_function(skipped.function) and not is_left and name == compiled.function.rpartition(".")[2]:
             yield True
 
 

@@ -180,8 +180,9 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     title = reason.split(": ")[0].split(". ")[0]
     after = tuple(_aftermath(function_key(frame.file, frame.line, frame.function), run)) if cause is None else ()
     evidence = [] if reason == title else [Fact("why", reason)]
-    if frame.reason == NO_OPERATION and any(fact.label == "unused" for fact in after):
-        severity, title = "warning", f"{function} stays uncompiled: a call of it had no tensor operation"
+    if frame.reason == NO_OPERATION and after:
+        severity = "warning" if any(fact.label == "unused" for fact in after) else severity
+        title = f"{function} stays uncompiled: a call of it had no tensor operation"
         why = "torch marks the code of a function that has nothing to compile in a call, and leaves it to Python"
         evidence = [Fact("why", why), *_first_call(frame, run)]
     return Finding(

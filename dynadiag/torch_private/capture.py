@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from dynadiag.torch_private.exception_frames import traceback_frames
@@ -292,6 +292,9 @@ def dynamic_sizes(start: FrameType | None) -> str | None:
     return None if call is None else "never" if getattr(call["self"], "_dynamic", None) is False else "off"
 
 
+_INLINE = "wrap_inline.<locals>.inner"  # torch's function around a callable whose own code it does not compile
+
+
 def wrapped_callable(start: FrameType | None) -> Any:
     """Return the argument of ``torch.compile`` if it has no Python code that Dynamo can take, else None.
 
@@ -355,21 +358,31 @@ def call_before_compiled_calls(hook: Callable[[Any], None]) -> Callable[[], None
     return stop
 
 
-_ASKED = ("debug", "_handle_skip", "__call__")  # from the log to ``CatchErrorsWrapper``
 _MODULE_CALLS = ("_call_impl", "_wrapped_call_impl")  # of torch.nn.Module: they call `forward`
 
 
-def called_callback(start: FrameType | None) -> Any:
-    """Return the callback of the compiled function whose own code Dynamo is asked about; None of a function below it.
+def called_code(start: FrameType | None) -> CodeType | None:
+    """Return the code of what the innermost compiled function that runs was made of; None outside of any.
 
-    It is the ``CatchErrorsWrapper`` (convert_frame.py) that is called as the ``compile_wrapper`` of eval_frame.py calls
-    the function (2.11 to 2.15).
+    The ``compile_wrapper`` of eval_frame.py (2.11 to 2.15) has it as ``fn``: a function, a method that calls a module,
+    or torch's own function around a callable of torch's.
     """
-    asked = (emitter_locals("__call__", "frame_state", start) or {}).get("self")
     frame = start
-    while frame is not None and frame.f_code.co_name in (*_ASKED, *_MODULE_CALLS):
+    while frame is not None and frame.f_code.co_name != "compile_wrapper":
         frame = frame.f_back
-    return asked if frame is not None and frame.f_code.co_name == "compile_wrapper" else None
+    called = None if frame is None else frame.f_locals.get("fn")
+    if getattr(getattr(called, "__code__", None), "co_qualname", None) == _INLINE:
+        called = called.__closure__[0].cell_contents  # type: ignore[union-attr]
+    is_module_call = getattr(called, "__name__", None) in _MODULE_CALLS
+    owner = getattr(called, "__self__", None) if is_module_call else called if _is_module(called) else None
+    code = getattr(called if owner is None else type(owner).forward, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _is_module(value: object) -> bool:
+    from torch.nn import Module
+
+    return isinstance(value, Module)
 
 
 def mark_warm(calls: int | None = None) -> None:
