@@ -389,7 +389,7 @@ def _probe_cuda_graph(payload: str, recorder: Recorder, _metadata: Mapping[str, 
     if json.loads(payload).get("ph") == "B" and (reason := torch_private.cuda_graph_mismatch(emitter)):
         named = torch_private.cuda_graph_compile_id(emitter)
         moved, count = torch_private.cuda_graph_moved_inputs(emitter)
-        inputs = [{"name": name, "position": position, "stack": trace} for name, position, trace in moved]
+        inputs = [{"name": name, "stack": trace} for name, trace in moved]
         data = {"reason": reason, "compile_id": named, "inputs": inputs, "input_count": count}
         recorder.append("cuda_graph_again", data, {})
 

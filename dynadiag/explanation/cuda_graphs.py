@@ -60,8 +60,8 @@ class CudaGraph:
     ``compile_id`` is "-" where torch did not say which code it was, ``backward`` None where it did not say of which
     kind. ``seconds`` is what recording took. The place is the user's line that torch names in its reason. ``kind`` is
     the kind of the reason, None for one that is not known, and ``value`` what the reason names. ``graphs`` is how many
-    CUDA graphs the code is split into. ``inputs`` are those that moved: torch's name, the position among ``of_inputs``,
-    and the line of the first use.
+    CUDA graphs the code is split into. ``inputs`` are those that moved, of ``of_inputs``: the name and the line of the
+    first use.
     """
 
     compile_id: str
@@ -74,7 +74,7 @@ class CudaGraph:
     kind: str | None = None
     value: str = ""
     graphs: int | None = None
-    inputs: tuple[tuple[str, int, Span], ...] = ()
+    inputs: tuple[tuple[str, Span], ...] = ()
     of_inputs: int = 0
 
 
@@ -90,32 +90,38 @@ def read_cuda_graphs(recording: ExplainedRecording) -> tuple[CudaGraph, ...]:
 
 
 def with_input_names(
-    graphs: Iterable[CudaGraph], placeholders: Mapping[str, Sequence[str]], guards: Sequence[Guard]
+    graphs: Iterable[CudaGraph], stages: Iterable[tuple[str, str, Sequence[str]]], guards: Sequence[Guard]
 ) -> tuple[CudaGraph, ...]:
-    """The graphs with inputs as the program writes them, where a compile's graph of Dynamo's has as many placeholders.
+    """The graphs with inputs as the program writes them, where it is known which of Dynamo's inputs they are.
 
-    AOTAutograd keeps the order of the inputs that it neither adds nor takes away.
+    ``stages`` are graphs of the compiles: the compile, the stage, and the names of the inputs. torch tells of the names
+    in AOTAutograd's graph; where Inductor splits code into several CUDA graphs, each has some of these, in an order of
+    its own. AOTAutograd keeps the order of the inputs that it neither adds nor takes away.
     """
+    inputs: dict[tuple[str, bool], set[tuple[str, ...]]] = defaultdict(set)
+    for compile_id, stage, names in stages:
+        inputs[compile_id, stage == "dynamo"].add(tuple(names))
     return tuple(
-        replace(each, inputs=_named(each, placeholders[each.compile_id], guards))
-        if each.inputs and len(placeholders.get(each.compile_id, ())) == each.of_inputs
-        else each
+        replace(each, inputs=_named(each, inputs[each.compile_id, True], inputs[each.compile_id, False], guards))
         for each in graphs
     )
 
 
-def _named(graph: CudaGraph, placeholders: Sequence[str], guards: Iterable[Guard]) -> tuple[tuple[str, int, Span], ...]:
+def _named(
+    graph: CudaGraph, given: set[tuple[str, ...]], taken: set[tuple[str, ...]], guards: Iterable[Guard]
+) -> tuple[tuple[str, Span], ...]:
+    if len(given) != 1 or len(taken) != 1 or len(min(given)) != len(min(taken)):
+        return graph.inputs
     sources = [each.source for each in guards if each.compile_id == graph.compile_id and each.source]
-    names = input_names(placeholders, sources)
-    return tuple((names[position], position, use) for _, position, use in graph.inputs)
+    names = dict(zip(min(taken), input_names(min(given), sources), strict=True))
+    return tuple((names.get(name, name), use) for name, use in graph.inputs)
 
 
 def _again(event: Event, data: Mapping[str, Any]) -> CudaGraph:
-    given = [each for each in list_or_empty(data.get("inputs")) if isinstance(each, dict)]
     inputs = tuple(
-        (str(each.get("name")), position, read_cudagraph_reason(str(each.get("stack") or "")).span)
-        for each in given
-        if (position := int_or_none(each.get("position"))) is not None
+        (str(each.get("name")), read_cudagraph_reason(str(each.get("stack") or "")).span)
+        for each in list_or_empty(data.get("inputs"))
+        if isinstance(each, dict)
     )
     of = int_or_none(data.get("input_count")) or 0
     return replace(_skipped(event, data), what="re-recorded", inputs=inputs, of_inputs=of)
@@ -362,7 +368,7 @@ def _evidence(graph: CudaGraph) -> Iterator[Fact]:
     if graph.graphs is not None:
         where = "beside it, which" if graph.graphs == 1 else "around it; what is between them"
         yield Fact("left", f"{count(graph.graphs, 'CUDA graph')} {where} is launched by itself")
-    for name, _, use in graph.inputs[:_MOST_INPUTS]:
+    for name, use in graph.inputs[:_MOST_INPUTS]:
         yield Fact("moved", f"`{name}`", use if use.file else None)
     if len(graph.inputs) > _MOST_INPUTS:
         yield Fact("and", f"{len(graph.inputs) - _MOST_INPUTS} more of {count(graph.of_inputs, 'input')}")

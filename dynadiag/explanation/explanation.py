@@ -36,6 +36,7 @@ from dynadiag.explanation.timing import Timing, timing
 from dynadiag.explanation.values import ValueTable, read_values, value_findings
 from dynadiag.explanation.warm_up import AfterWarmUp, WarmUp, read_warm_up
 from dynadiag.recording.code_origin import is_torch_file, original_name
+from dynadiag.recording.digest.graphs import printed_inputs
 from dynadiag.recording.records import (
     EXPORT,
     Break,
@@ -179,12 +180,12 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence
     files |= {each.span.file for each in values.nodes} if values is not None else set()
     cuda_graphs = read_cuda_graphs(recording)
     moved = {each.compile_id for each in cuda_graphs if each.inputs}
-    placeholders = {
-        each.compile_id: [node.target for node in recording.nodes(each.index) if node.op == "placeholder"]
+    stages = [
+        (each.compile_id, each.stage, printed_inputs(recording.payload(each.event)))
         for each in graphs
-        if _is_first(each, moved)
-    }
-    cuda_graphs = with_input_names(cuda_graphs, placeholders, guards)
+        if each.compile_id in moved and each.stage in ("dynamo", "forward", "inference")
+    ]
+    cuda_graphs = with_input_names(cuda_graphs, stages, guards)
     files |= {each.file for each in cuda_graphs}
     files |= {frame.file for frame in end.stack} if end is not None else set()
     return RunRecords(

@@ -181,11 +181,11 @@ def cuda_graph_mismatch(start: FrameType | None) -> str | None:
     return reason if isinstance(reason, str) else str(given[-1]) if given else None
 
 
-def cuda_graph_moved_inputs(start: FrameType | None) -> tuple[list[tuple[str, int, str]], int]:
+def cuda_graph_moved_inputs(start: FrameType | None) -> tuple[list[tuple[str, str]], int]:
     """Return the inputs whose memory moved since the code was recorded, and how many inputs the code has.
 
-    Of each its name, its position and the stack trace of its first use. What makes the reason (see above) has the
-    inputs' descriptions, the addresses of then and the positions that it compares; the node that is being recorded
+    Of each its name in AOTAutograd's graph and the stack trace of its first use. What makes the reason (see above) has
+    the inputs' descriptions, the addresses of then and the positions that it compares; the node that is being recorded
     (``CUDAGraphNode.__init__``) has the addresses of now.
     """
     reason = _manager_locals("_run", "unexpected_rerecord_reason", start).get("unexpected_rerecord_reason")
@@ -196,7 +196,7 @@ def cuda_graph_moved_inputs(start: FrameType | None) -> tuple[list[tuple[str, in
     node = _manager_locals("__init__", "recording_inputs", start).get("self")
     now = getattr(node, "static_input_data_ptrs", None)
     moved = [each for each in positions if then[each] != now[each]] if now and len(now) == len(then) else []
-    return [(described[each].name, each, _first_use(described[each])) for each in moved], len(described)
+    return [(described[each].name, _first_use(described[each])) for each in moved], len(described)
 
 
 def _first_use(described: Any) -> str:

@@ -15,7 +15,7 @@ from torch._inductor import cudagraph_utils
 from torch._inductor.cudagraph_utils import PlaceholderInfo
 
 import dynadiag
-from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs
+from dynadiag.explanation.cuda_graphs import CudaGraph, cuda_graph_findings, read_cuda_graphs, with_input_names
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Fact
 from dynadiag.explanation.rules import Rule
@@ -179,7 +179,7 @@ def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: 
     journal.append({"dynadiag_run": {"target": "p.py", "argv": ["p.py"], "pid": 1 << 22}})
     reasons = ["static input data pointer changed"] * 3 + ["cudagraph managed tensor data pointer changed"] * 2
     stack = '  File "/u/p.py", line 4, in f\n    return x @ w\n'
-    moved = {"inputs": [{"name": "primals_2", "position": 1, "stack": stack}], "input_count": 3}
+    moved = {"inputs": [{"name": "primals_2", "stack": stack}], "input_count": 3}
     for reason in reasons:
         journal.append({"dynadiag_cuda_graph_again": {"reason": reason, "compile_id": "0/0", **moved}})
     journal.append({"dynadiag_exit": {"code": 0}})
@@ -192,17 +192,27 @@ def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: 
     assert finding.evidence == (Fact("moved", "`primals_2`", Span("/u/p.py", 4)),)
 
 
-def test_an_input_that_moved_has_the_name_that_the_program_gives_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("trains", "name"), [(False, "arg0_1"), (True, "primals_1")])
+def test_an_input_that_moved_has_the_name_that_the_program_gives_it(tmp_path: Path, trains: bool, name: str) -> None:
+    """Each of the CUDA graphs that Inductor splits code into has some of the inputs, in its own order."""
     layer = torch.nn.Linear(2, 2)
-    moved = {"inputs": [{"name": "primals_1", "position": 0, "stack": ""}], "input_count": 3}
+    moved = {"inputs": [{"name": name, "stack": ""}], "input_count": 2}
     again = {"reason": "static input data pointer changed", "compile_id": "0/0", **moved}
-    with dynadiag.record(tmp_path / "run.dynadiag"):
-        torch.compile(lambda x: layer(x), backend="eager")(torch.ones(1, 2))
+    with dynadiag.record(tmp_path / "run.dynadiag"), torch.set_grad_enabled(trains):
+        torch.compile(lambda x: layer(x), backend="aot_eager")(torch.ones(1, 2))
         for _ in range(2):
             torch._logging.trace_structured("dynadiag_cuda_graph_again", lambda: again)
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         (finding,) = [item for item in explain(recording).findings if item.rule == Rule.CUDA_GRAPH]
     assert [(fact.label, fact.text) for fact in finding.evidence] == [("moved", "`layer.weight`")]
+
+
+def test_an_input_that_moved_keeps_its_name_where_autograd_took_others() -> None:
+    graph = CudaGraph("0/0", "re-recorded", inputs=(("primals_2", Span(None, None)),))
+    given = ("0/0", "dynamo", ("L_x_", "L_y_"))
+    assert with_input_names([graph], [given, ("0/0", "forward", ("primals_1", "primals_2", "seed"))], ()) == (graph,)
+    (named,) = with_input_names([graph], [given, ("0/0", "forward", ("primals_1", "primals_2"))], ())
+    assert named.inputs[0][0] == "L_y_"
 
 
 MANAGER = """
@@ -230,7 +240,7 @@ def test_the_inputs_that_moved_are_those_whose_address_is_another() -> None:
     exec(compile(MANAGER, "/torch/_inductor/cudagraph_trees.py", "exec"), scope)
     scope["_run"](reason)
     scope["_run"](str(status))
-    assert found == [([("primals_2", 1, use.stack_trace)], 3), ([], 0)]
+    assert found == [([("primals_2", use.stack_trace)], 3), ([], 0)]
 
 
 def test_an_operator_around_which_code_is_split_has_its_line(tmp_path: Path) -> None:

@@ -93,6 +93,12 @@ def _count_nodes(text: str) -> tuple[int, int]:
     return placeholders + len(statements) + 1, len(statements) - attributes
 
 
+def printed_inputs(text: str) -> tuple[str, ...]:
+    """Return the names of the inputs of a printed graph, in their order."""
+    found = _SIGNATURE.search(text)
+    return tuple(each[0].partition(":")[0] for each in _ANNOTATED.finditer(found[1])) if found else ()
+
+
 def _parse_nodes(text: str) -> Iterator[Node]:
     graph = json_object(text)
     stacks = list_or_empty(graph.get("stacks"))
