@@ -27,8 +27,11 @@ _PARTS = {
 _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 
 
-def describe_export(outcome: str, caller: FrameType) -> dict[str, Any]:
-    """Return the data of an export that begins or ends in ``caller``. A failed one has its exception."""
+def describe_export(outcome: str, caller: FrameType) -> dict[str, Any] | None:
+    """Return the data of an export that begins or ends in ``caller``. A failed one has its exception.
+
+    None where torch may yet load a file that its reader failed at.
+    """
     frames = [caller]
     while (outer := frames[-1].f_back) is not None:
         frames.append(outer)
@@ -37,7 +40,12 @@ def describe_export(outcome: str, caller: FrameType) -> dict[str, Any]:
     inner = [] if failure is None else list(traceback.walk_tb(failure.__traceback__))
     lines = {id(frame): line for frame, line in inner}
     below = [frame for frame, _ in inner if frame not in frames]
-    return {"outcome": outcome, **_call(frames), **_failure(failure, below, lines)}
+    data = {"outcome": outcome, **_call(frames), **_failure(failure, below, lines)}
+    if (api := data["api"]) not in torch_private.FILES:
+        return data
+    path = torch_private.loaded_file(frames)
+    contents = "nothing" if path is None else _contents(path)
+    return data | {"contents": contents} if _is_final(api, contents) else None
 
 
 def describe_ending_failure(failure: BaseException | None) -> dict[str, Any] | None:
@@ -56,6 +64,14 @@ def describe_ending_failure(failure: BaseException | None) -> dict[str, Any] | N
         data["message"] = logged[:_MAX_MESSAGE]
     path = torch_private.loaded_file(frames)
     return data if path is None else data | {"contents": _contents(path)}
+
+
+def _is_final(api: str, contents: str) -> bool:
+    """Whether torch cannot load a file that its reader failed at. It then reads older formats, and a program may try
+    whether there is a file.
+    """
+    is_package = contents == "torch._inductor.aoti_compile_and_package"
+    return contents in (*_PARTS, "no archive") and not (is_package and api == "torch._inductor.aoti_load_package")
 
 
 def _contents(path: str) -> str:

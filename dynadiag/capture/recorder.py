@@ -131,8 +131,8 @@ class Recorder(logging.Handler):
         Never raises.
         """
         try:
-            if self.has_journal and (failed := exports.describe_ending_failure(failure)) is not None:
-                self._append_export(failed)
+            if self.has_journal:
+                self._append_export(exports.describe_ending_failure(failure))
             if self.has_journal and (found := exception_frames.find_raised_break(failure)) is not None:
                 data = breaks.describe_raised_break(found, self.source_lines)
                 self.append("raised", data, {})
@@ -300,7 +300,9 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the program's export goes on
             self._note_missed("export", error, {})
 
-    def _append_export(self, data: dict[str, Any]) -> None:
+    def _append_export(self, data: dict[str, Any] | None) -> None:
+        if data is None:
+            return
         self.append("export", data, {})
         places = [data, *data["callers"], *data.get("stack", ())]
         for file in dict.fromkeys(place.get("file") for place in places):
@@ -345,8 +347,8 @@ class Recorder(logging.Handler):
         artifact = metadata.get("artifact")
         name = artifact.get("name") if artifact is not None else next(iter(metadata))
         probe = PROBES.get(name)
-        if name == "chromium_event" and CUDA_GRAPH_RECORDED in payload:
-            probe = functools.partial(_probe_cuda_graph, payload)
+        if name == "chromium_event":
+            probe = next((functools.partial(each, payload) for text, each in _TIMED.items() if text in payload), None)
         if probe is None:
             return
         try:
@@ -392,6 +394,15 @@ def _probe_cuda_graph(payload: str, recorder: Recorder, _metadata: Mapping[str, 
         inputs = [{"name": name, "stack": trace} for name, trace in moved]
         data = {"reason": reason, "compile_id": named, "inputs": inputs, "input_count": count}
         recorder.append("cuda_graph_again", data, {})
+
+
+def _probe_package(_payload: str, recorder: Recorder, _metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    """Append that AOTInductor fails. A program that catches the exception goes on."""
+    if torch_exports.is_failing_compile(emitter):
+        recorder._append_export(exports.describe_export("error", emitter))
+
+
+_TIMED = {CUDA_GRAPH_RECORDED: _probe_cuda_graph, torch_exports.COMPILE: _probe_package}  # by what torch times
 
 
 class _CudaGraphSkipHandler(logging.Handler):

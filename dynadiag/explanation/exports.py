@@ -54,9 +54,16 @@ def read_exports(recording: ExplainedRecording) -> tuple[Export, ...]:
         if data.get("outcome") == "begun":
             begun += 1
         else:
-            found.append(_export(f"{EXPORT}{max(begun - 1, 0)}", data))
+            ended = _export(f"{EXPORT}{max(begun - 1, 0)}", data)
+            if found and _call_that_failed(found[-1]) == _call_that_failed(ended) is not None:
+                found.pop()  # the exception was recorded on its way, and again as it ended the program
+            found.append(ended)
     drafts = {each.id: each for each in found if each.api.endswith("draft_export") and each.error is None}
     return (*found, *_assumptions(recording, drafts)) if drafts else tuple(found)
+
+
+def _call_that_failed(export: Export) -> tuple[object, ...] | None:
+    return None if export.error is None else (export.id, export.api, export.callers, export.contents)
 
 
 def _assumptions(recording: ExplainedRecording, drafts: Mapping[str, Export]) -> Iterator[Export]:

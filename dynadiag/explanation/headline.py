@@ -149,7 +149,7 @@ def _share(run: RunRecords) -> str:
 
 def _failed(failed: Sequence[Finding], findings: Sequence[Finding]) -> str:
     first = failed[0]
-    more = f" {count(len(failed) - 1, 'more compile')} failed." if failed[1:] else ""
+    more = f" {len(failed) - 1} more failed." if failed[1:] else ""
     breaks = _breaks(findings)
     beside = f" Elsewhere: {breaks}." if breaks else ""
     title = first.title[:1].upper() + first.title[1:]

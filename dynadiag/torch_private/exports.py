@@ -1,8 +1,9 @@
 """torch's private names that say how a call of ``torch.export`` or of AOTInductor ended.
 
 torch calls ``log_export_usage`` (torch/_utils_internal.py), which does nothing, when an export begins and at its end;
-at a failure while the exception is handled. The frames of the functions below have what was exported. Read in torch
-2.13.0.
+at a failure while the exception is handled. Where a file cannot be read, it logs that while it handles the exception;
+where AOTInductor fails, ``compile_fx_aot`` is timed to its end with the exception under way. The frames of the
+functions below have what was exported. Read in torch 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ _APIS = (
     ("aoti_load_package", "/torch/_inductor/__init__.py", "torch._inductor.aoti_load_package"),
 )
 _MODULES = ("mod", "model", "f")  # the parameter of these functions that is exported
-_FILES = {"torch.export.load": "f", "torch._inductor.aoti_load_package": "path"}  # the parameter that is a file
-_LOAD_LOGGER = "torch.export"  # `load` logs the exception here, and then raises one that refers to the log
+FILES = {"torch.export.load": "f", "torch._inductor.aoti_load_package": "path"}  # the parameter that is a file
+COMPILE = "compile_fx_aot"  # AOTInductor's, and the name of the event that times it
+# `load` logs the exception here, and then raises one that refers to the log. The other only warns, and has C++ try.
+_LOAD_LOGGER, _PACKAGE_LOGGER = "torch.export", "torch._inductor.package.package"
 _OUTCOMES = {
     "export.enter": "begun",
     "export.time": "ok",
@@ -48,7 +51,9 @@ OnExport = Callable[[str], None]  # "begun", "ok" or "error"
 
 
 def listen_for_exports(heard: OnExport) -> None:
-    """Call ``heard(outcome)`` in torch's frame as an export begins and as it ends. It must not raise."""
+    """Call ``heard(outcome)`` in torch's frame as an export begins and as it ends, and where torch's reader of a file
+    fails. It must not raise.
+    """
     original = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
     if original is None:
         return
@@ -61,12 +66,15 @@ def listen_for_exports(heard: OnExport) -> None:
 
     told.__dict__["heard"] = heard
     _replace(original, told)
-    logging.getLogger(_LOAD_LOGGER).addHandler(_load_errors)
+    _load_errors.heard = heard
+    for name in (_LOAD_LOGGER, _PACKAGE_LOGGER):
+        logging.getLogger(name).addHandler(_load_errors)
 
 
 def stop_listening_for_exports(heard: OnExport) -> None:
     """Put torch's own function back."""
-    logging.getLogger(_LOAD_LOGGER).removeHandler(_load_errors)
+    for name in (_LOAD_LOGGER, _PACKAGE_LOGGER):
+        logging.getLogger(name).removeHandler(_load_errors)
     current = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
     if current is not None and current.__dict__.get("heard") == heard:
         _replace(current, current.__wrapped__)
@@ -97,6 +105,15 @@ def outcome_of(event: object, caller: FrameType) -> str | None:
 def was_told(failure: BaseException | None) -> bool:
     """Whether an exception, or one that it was raised from, has passed the end of an export, which was told then."""
     return any(_is_wrapper(frame) for frame in traceback_frames(failure))
+
+
+def is_failing_compile(start: FrameType) -> bool:
+    """Whether AOTInductor's compile that ends in ``start`` does so by an exception, and a program called it."""
+    error, outwards = sys.exc_info()[1], list(_outwards(start))
+    if error is None or called_api(outwards[::-1]) is None:
+        return False
+    passed = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(frame.f_code.co_name == COMPILE and frame in passed for frame in outwards)
 
 
 def called_api(frames: list[FrameType]) -> tuple[int, str, Any, bool | None] | None:
@@ -130,7 +147,7 @@ def logged_failure(failure: BaseException) -> str | None:
 def loaded_file(frames: list[FrameType]) -> str | None:
     """Return the path that the outermost of these frames that loads a file was given."""
     called = called_api(frames)
-    path = frames[called[0]].f_locals.get(_FILES.get(called[1], "")) if called is not None else None
+    path = frames[called[0]].f_locals.get(FILES.get(called[1], "")) if called is not None else None
     return os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
 
 
@@ -140,11 +157,14 @@ class _LoadErrors(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last: str | None = None
+        self.heard: OnExport | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
         with contextlib.suppress(Exception):  # the text of an exception may be made by the program's code
             self.last = None if error is None else str(error)
+        if self.heard is not None and (error is not None or record.name == _PACKAGE_LOGGER):
+            self.heard("error")
 
 
 _load_errors = _LoadErrors()

@@ -37,6 +37,7 @@ from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
+from dynadiag.capture.later_calls import LaterCalls
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
@@ -61,6 +62,7 @@ OUTERMOST = {
     UnseenCollectives.__init__,
     RefusedFusions.__init__,
     ObjectNumbers.__init__,
+    *(LaterCalls.__init__, LaterCalls._called),
 }
 LOGGERS = ("torch.__trace", "torch._dynamo.convert_frame")
 EVENTS = "torch._inductor.cudagraph_utils.__cudagraphs"

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.export import Dim, draft_export, export
@@ -108,6 +109,58 @@ def test_a_file_that_cannot_be_loaded_has_what_wrote_it(tmp_path: Path) -> None:
         ("aoti_load_package", "no archive"),
         ("load", "nothing"),
     ]
+
+
+def test_files_that_cannot_be_loaded_are_recorded_although_the_program_goes_on(tmp_path: Path) -> None:
+    program, text, missing = (str(tmp_path / name) for name in ("program.pt2", "text.pt2", "missing.pt2"))
+    torch.export.save(export(Inner(), (torch.ones(3),)), program)
+    Path(text).write_text("no archive")
+    found = exports_of(
+        tmp_path / "run.dynadiag",
+        lambda: torch._inductor.aoti_load_package(program),
+        lambda: torch.export.load(text),
+        lambda: torch.export.load(missing),  # a program may look so whether there is a file
+        lambda: torch.export.load(program),
+    )
+    assert [(each.api.rpartition(".")[2], each.contents) for each in found] == [
+        ("aoti_load_package", "torch.export.save"),
+        ("load", "no archive"),
+    ]
+    assert all(each.callers[-1].file == __file__ for each in found)
+
+
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec:FutureWarning")  # of torch's copy of the graph
+def test_packages_that_fail_are_recorded_each_for_itself(tmp_path: Path) -> None:
+    """The second is made while the program handles the exception of the first."""
+    program = export(Inner(), (torch.ones(3),))
+
+    def package(text: str) -> None:
+        def fails(_graph: Any) -> None:
+            raise ValueError(text)
+
+        torch._inductor.aoti_compile_and_package(program, inductor_configs={"post_grad_custom_post_pass": fails})
+
+    def twice() -> None:
+        try:
+            package("the first")
+        except Exception:  # noqa: BLE001 - as a program that tries another setting
+            package("the second")
+
+    found = exports_of(tmp_path / "run.dynadiag", twice)
+    assert [(each.api.rpartition(".")[2], each.message.partition("\n")[0]) for each in found] == [
+        ("aoti_compile_and_package", "ValueError: the first"),
+        ("aoti_compile_and_package", "ValueError: the second"),
+    ]
+    assert found[0].stack[-1].line == line_of(test_packages_that_fail_are_recorded_each_for_itself, "raise ValueError")
+
+
+def test_an_exception_that_is_recorded_on_its_way_and_at_the_end_is_one_failure(tmp_path: Path) -> None:
+    call = {"api": "torch.export.load", "callers": [], "contents": "no archive", "outcome": "error"}
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for error in ("RuntimeError", "BadZipFile"):
+            torch._logging.trace_structured("dynadiag_export", lambda error=error: call | {"error": error})
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert [each.error for each in read_exports(recording)] == ["BadZipFile"]
 
 
 def test_an_operator_that_is_not_registered_is_named_although_torch_only_logs_it(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_compiles_that_failed_alike_are_told_once() -> None:
     again = replace(failed, index=1, compile_id="0/1")
     other = replace(failed, index=2, compile_id="1/0", function="other")
     assert judge(compiles=(failed, again)).sentence == "Compiling forward failed in Dynamo: maxlen must be a constant."
-    assert judge(compiles=(failed, again, other)).sentence.endswith(" 1 more compile failed.")
+    assert judge(compiles=(failed, again, other)).sentence.endswith(" 1 more failed.")
 
 
 def test_a_compile_that_was_under_way_at_the_end_did_not_fail() -> None:
