@@ -73,6 +73,19 @@ def test_dynamic_shapes_counts_the_graphs_that_the_program_counted() -> None:
     }
 
 
+def test_cuda_graphs_are_lost_at_the_three_lines_that_the_cures_are_without() -> None:
+    ran = sample("cuda_graphs")
+    if not torch.cuda.is_available():
+        assert ran.ended.stdout.startswith("CUDA graphs need an NVIDIA GPU")
+        return
+    lost = ("mean += (x.mean(0) - mean) * 0.1", "y = y + y[keep].sum(0)", "moving = compiler(")
+    found = {item["line"] for item in ran.document["findings"] if item["rule"] == "cuda-graph"}
+    assert found == {line_of(ran.path, text) for text in lost}
+    count = {name: int(number) for name, number in re.findall(r"^(\w+): (\d+) launch", ran.ended.stdout, re.M)}
+    names = list(count)
+    assert all(count[cured] < count[before] for before, cured in zip(names[::2], names[1::2], strict=True))
+
+
 def test_custom_backend_printed_the_graph_that_was_recorded() -> None:
     ran = sample("custom_backend")
     printed = re.findall(r"^  (placeholder|call_\w+|output) +(\S+) +(\S+)  .*$", ran.ended.stdout, re.M)
