@@ -229,7 +229,7 @@ def _made_of(statement: str, found_by: str) -> Adversary:
 def _operator(statement: str, found_by: str, before: str = "", calls: str = "") -> Adversary:
     """A function that becomes an operator of the graph."""
     head = (
-        "import random\n\nSEEN = [1]\n\n\n"
+        "SEEN = [1]\n\n\n"
         "def ids(grid):\n    found = []\n    for n in grid.tolist():\n"
         f"        {statement}\n        found.append(torch.arange(n))\n    return torch.cat(found)\n\n"
     )
@@ -243,8 +243,7 @@ def _message(check: str, found_by: str, text: str = "{n} rows") -> Adversary:
     lines = "".join(f"    {line}\n" for line in check.splitlines())
     head = f"SEEN = []\n\n\ndef check(ok, text):\n{lines}\n"
     body = f'n = x.shape[0] + 0 * len(SEEN)\ncheck(n > 3, f"{text}")\nreturn x * 2'
-    calls = f"try:\n    y = {_CALL}\nexcept ValueError:\n    pass"
-    return _change(body, f'f"{text}"', "out of the check's message", found_by, calls, head, compiled=True)
+    return _change(body, f'f"{text}"', "out of the check's message", found_by, head=head, compiled=True)
 
 
 def _check(body: str, found_by: str, *, compiled: bool = True) -> Adversary:
@@ -908,13 +907,12 @@ ADVERSARIES = {
     # python_operators
     "an operator's function counts its calls": _operator("SEEN[0] += 1", "mutations"),
     "an operator's function prints": _operator("print(n)", "printed"),
-    "an operator's function draws a number": _operator("n += 0 * random.randint(1, 2)", "random"),
     "an operator reads what the call has changed": _operator(
         "n += SEEN[0]", "results gradients", "SEEN[0] = SEEN[0] % 3 + 1\n"
     ),
     # check_messages
     "a check keeps its message": _message("SEEN.append(text)", "mutations"),
-    "a check raises with its message": _message("if not ok:\n    raise ValueError(text)", "error"),
+    "a check prints its message": _message("print(text)", "printed"),
     "the message of a check counts": _message("return", "mutations", "{SEEN.append(n)}"),
     # tensor_checks
     "a failed check is caught": _check(

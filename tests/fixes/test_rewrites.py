@@ -237,6 +237,8 @@ def test_a_function_that_cannot_be_traced_is_one_operator(
         made = compiled(x, torch.tensor(grid))
         torch.testing.assert_close(made, space["f"](x, torch.tensor(grid)))
         made.sum().backward()
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x, torch.tensor(grid)), space["f"](x, torch.tensor(grid)))
     space["GRID"].step = 3  # it is read when the graph runs
     torch.testing.assert_close(compiled(x, torch.tensor(grid)), space["f"](x, torch.tensor(grid)))
 

@@ -42,10 +42,11 @@ def _give_object(context):
 
 def _results(call, tensors):
     """The results of a call, each a tensor with memory of its own and without a gradient."""
-    versions = [each._version for each in tensors]
+    written = [each for each in tensors if not each.is_inference()]  # the others have no version
+    versions = [each._version for each in written]
     made = call(*tensors)
     results = list(made) if isinstance(made, (tuple, list)) else [made]
-    if [each._version for each in tensors] != versions:
+    if [each._version for each in written] != versions:
         raise RuntimeError("it writes to its arguments")
     if not results or not all(isinstance(each, torch.Tensor) and not each.requires_grad for each in results):
         raise RuntimeError("it returns something else than tensors without gradients")
@@ -71,7 +72,8 @@ def _forms(call, tensors):
     """Of each result the type, the device and its sizes: a constant, the argument and dimension that have it, or None
     for one that depends on the values.
     """
-    with torch.enable_grad(), torch.random.fork_rng(devices={each.device for each in tensors if each.is_cuda}):
+    devices = {each.device for each in tensors if each.is_cuda}
+    with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=devices):
         tensors = [each.clone() for each in tensors]
         seen = [(tensors, *_results(call, tensors))]
         for other in _other_arguments(tensors):
