@@ -25,12 +25,20 @@ class LaterCalls:
 
     def __init__(self) -> None:
         self._left: dict[CodeType, tuple[dict[str, Any], Counter[_Place]]] = {}
+        self._again: set[CodeType] = set()
         self._stop: Callable[[], None] | None = None
 
     def count_from_now(self, function: dict[str, Any], code: CodeType) -> None:
         """Count the calls of compiled functions with this code; ``function`` is its file, line and name."""
-        self._left.setdefault(code, (function, Counter()))
+        if code in self._again or code not in self._left:
+            self._left[code] = (function, Counter())
+        self._again.discard(code)
         self._stop = self._stop or torch_private.call_before_compiled_calls(self._called)
+
+    def compiled_again(self, code: CodeType) -> None:
+        """Count no more calls of this code, and none before: `torch.compiler.reset` made torch forget that it left."""
+        if code in self._left:
+            self._again.add(code)
 
     def forget_calls(self) -> None:
         """Begin again with no call: a fork has its parent's."""
@@ -44,16 +52,19 @@ class LaterCalls:
             self._stop = None
 
     def counts(self) -> Iterator[dict[str, Any]]:
-        """What the recorder writes: each function with the lines that called it, and how often."""
-        for function, calls in self._left.values():
+        """What the recorder writes: each function with the lines that called it, and how often; None for one that torch
+        compiled again.
+        """
+        for code, (function, calls) in self._left.items():
             places = [{"file": file, "line": line, "count": count} for (file, line), count in calls.most_common()]
-            yield {**frame_data(function["file"], function["line"], function["function"]), "calls": places}
+            counted = None if code in self._again else places
+            yield {**frame_data(function["file"], function["line"], function["function"]), "calls": counted}
 
     def _called(self, _callback: Any) -> None:
         caller = sys._getframe(1)
         try:
             code = torch_private.called_code(caller)
-            if code in self._left:
+            if code in self._left and code not in self._again:
                 self._left[code][1][_calling_place(caller)] += 1
         except Exception:  # noqa: BLE001 - it would be raised in the user's program
             self.stop()

@@ -33,6 +33,7 @@ def _locals(function: str, local: str, emitter: FrameType) -> dict[str, Any]:
 def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     found = _locals(*torch_private.START_EMITTER, emitter)
     code = found["code"]
+    recorder.later_calls.compiled_again(code)
     frame = {**_callable_location(code, emitter), "callers": code_locations.user_callers(emitter)}
     frame["objects"] = recorder.objects.of_locals(torch_private.compiled_locals(emitter))
     recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)

@@ -66,7 +66,7 @@ class Recorder(logging.Handler):
         self._program = getattr(sys.modules.get("__main__"), "__file__", None)  # Python deletes it at the end
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
-        self._later_calls = LaterCalls()
+        self.later_calls = LaterCalls()
         self.objects = ObjectNumbers()
         self._reopened = 0
         self._released = False
@@ -185,7 +185,7 @@ class Recorder(logging.Handler):
                     self._modules.clear()
                     self._cache_lookups.clear()
                     self.collectives.reset()
-                    self._later_calls.forget_calls()
+                    self.later_calls.forget_calls()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -246,7 +246,7 @@ class Recorder(logging.Handler):
         with contextlib.suppress(Exception):
             torch_exports.stop_listening_for_exports(self._on_export)
         self.collectives.stop()
-        self._later_calls.stop()
+        self.later_calls.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:
@@ -280,14 +280,14 @@ class Recorder(logging.Handler):
             named = code_locations.describe_code(code)
             if wrapped is not None:
                 named = code_locations.describe_callable(wrapped, emitter)
-            self._later_calls.count_from_now(named, called)
+            self.later_calls.count_from_now(named, called)
         except Exception as error:  # noqa: BLE001 - what was skipped is recorded without its calls
             self._note_missed("later_calls", error, {})
 
     def record_later_calls(self) -> None:
         """Append how often the compiled functions that torch left to Python were called from then on. Never raises."""
         try:
-            for each in self._later_calls.counts() if self.has_journal else ():
+            for each in self.later_calls.counts() if self.has_journal else ():
                 self.append("later_calls", each, {})
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("later_calls", error, {})

@@ -73,6 +73,7 @@ class Measurement:
     fallbacks: tuple[Fallback, ...]
     recording: str | None = None
     late: tuple[Compile, ...] = ()  # compiles after the end of the warm-up
+    cold_after: int | None = None  # calls of the warm-up that was asked for, and did not end
 
     @property
     def failed(self) -> bool:
@@ -88,9 +89,10 @@ def measure(
     names: Sequence[str] = (),
     memory: int | None = None,
     recording: str | None = None,
+    after: int | None = None,
     show: Callable[[Finding], str] = lambda item: item.title,
 ) -> Measurement:
-    """Return the measurement of a run. ``show`` makes the paragraph of a finding."""
+    """Return the measurement of a run. ``show`` makes the paragraph of a finding, ``after`` is that of `--after`."""
     late = explanation.warm_up.late if explanation.warm_up is not None else ()
     spent = [each.seconds.total for each in explanation.compiles if each.seconds.total is not None]
     return Measurement(
@@ -108,6 +110,7 @@ def measure(
         fallbacks=tuple(_fallbacks(calls)),
         recording=recording,
         late=tuple(each for each in explanation.compiles if each.compile_id in late),
+        cold_after=after if explanation.warm_up is None else None,
     )
 
 

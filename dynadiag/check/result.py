@@ -166,6 +166,9 @@ def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Itera
     for each in run.late:
         text = f"{each.function} was compiled after the warm-up (compile {each.compile_id})"
         yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
+    if run.cold_after is not None:
+        text = f"no warm-up of {count(run.cold_after, 'call')} is recorded: the first compiled function had fewer"
+        yield _budget_problem(run, CheckRule.COMPILED_LATE, text)
     yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)
     yield from _memory(run, budgets)

@@ -21,6 +21,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
@@ -115,7 +116,9 @@ def run(args: argparse.Namespace) -> int:
     path = args.baseline or root / configuration.baseline
     known = _read_baseline(path, args)
     programs = [_program(name, module, configuration, root) for name, module in targets]
-    runs = [each for program, paths in _recorded(programs, args) for each in _measured(program, paths, root)]
+    runs = [
+        each for program, paths in _recorded(programs, args) for each in _measured(program, paths, root, args.after)
+    ]
     before = known or Baseline()
     if args.update:
         known = updated_baseline(before, runs, root, _relative(configuration, runs))
@@ -181,7 +184,16 @@ def _recorded(
         yield each, paths or next(recorded)
 
 
-def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Iterator[Measurement]:
+def _measured(program: SweptProgram, paths: Sequence[Path], root: Path, after: int | None) -> Iterator[Measurement]:
+    """The runs of a program, one for each of its processes. The warm-up has to end in one of them."""
+    runs = list(_each_measured(program, paths, root, after))
+    is_warm = any(run.cold_after is None for run in runs)
+    yield from (replace(run, cold_after=None) if is_warm else run for run in runs)
+
+
+def _each_measured(
+    program: SweptProgram, paths: Sequence[Path], root: Path, after: int | None
+) -> Iterator[Measurement]:
     shown = _shown_name(program.target, program.module, root)
     for path in paths:
         with open_recording(path) as recording:
@@ -194,6 +206,7 @@ def _measured(program: SweptProgram, paths: Sequence[Path], root: Path) -> Itera
                 names=(shown, program.target),
                 memory=peak_memory(recording),
                 recording=str(path),
+                after=after,
                 show=lambda item, found=found: "\n".join(finding_text(item, found, Printer(width=100))),  # type: ignore[misc]
             )
 

@@ -16,7 +16,7 @@ from dynadiag.explanation.share import share_text
 from dynadiag.explanation.source_search import method_of_compiled
 from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import Compile, SkippedFrame
+from dynadiag.recording.records import INTERRUPTED, Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
@@ -61,7 +61,9 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
     found, ended = _compiled(run, findings, events), bad_end(run, findings)
     if ended is None and found.severity == "good" and (cut := _cut_short(run)) is not None:
-        return Headline(f"{cut.function} was still being compiled at the end of the recording.", "warning")
+        how = "was still being compiled at the end of the recording"
+        how = "was being compiled when it was interrupted" if cut.reason == INTERRUPTED else how
+        return Headline(f"{cut.function} {how}.", "warning")
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"

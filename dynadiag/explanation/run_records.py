@@ -131,7 +131,7 @@ class RunRecords:
     values: ValueTable | None = None
     end: RunEnd | None = None
     modes: Mapping[tuple[str, int | None], SkippedForMode] = field(default_factory=dict)
-    later_calls: Mapping[FunctionKey, Mapping[Span, int]] = field(default_factory=dict)
+    later_calls: Mapping[FunctionKey, Mapping[Span, int] | None] = field(default_factory=dict)
     exports: Sequence[Export] = ()
     torch_objects: Collection[tuple[str, str]] = ()
     within_ddp: Collection[str] = ()

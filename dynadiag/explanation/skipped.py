@@ -79,16 +79,19 @@ def read_modes(recording: ExplainedRecording) -> dict[tuple[str, int | None], Sk
     return found
 
 
-def read_later_calls(recording: ExplainedRecording) -> dict[FunctionKey, dict[Span, int]]:
-    """Read how often each line called a compiled function after torch had left it to Python."""
-    found = {}
+def read_later_calls(recording: ExplainedRecording) -> dict[FunctionKey, dict[Span, int] | None]:
+    """Read how often each line called a compiled function after torch had left it to Python; None for a function that
+    torch compiled again, after a reset.
+    """
+    found: dict[FunctionKey, dict[Span, int] | None] = {}
     for _, data in event_data(recording, "dynadiag_later_calls"):
         calls = [each for each in list_or_empty(data.get("calls")) if isinstance(each, dict)]
         key = function_key(str(data.get("file")), int_or_none(data.get("line")), str(data.get("function")))
-        found[key] = {
+        counts = {
             Span(str(each.get("file")), int_or_none(each.get("line"))): int_or_none(each.get("count")) or 0
             for each in calls
         }
+        found[key] = None if data.get("calls") is None else counts
     return found
 
 
@@ -105,12 +108,14 @@ def with_later_calls(found: Sequence[Finding], run: RunRecords) -> tuple[Finding
 
 def _aftermath(key: FunctionKey, run: RunRecords, *, at_limit: bool = False) -> Iterator[Fact]:
     """What was compiled of a function before torch left it, and its calls from then on."""
+    calls = run.later_calls.get(key, {})
+    if calls is None:
+        return
     own = [each for each in run.compiles if _is_of_function(each, key)]
     is_left = [each.outcome == "skipped" for each in own]
     ids = [each.compile_id for each in own if each.compile_id in run.compiled]
     if ids and not at_limit and is_left == sorted(is_left):  # else `torch.compiler.reset` made torch forget it
         yield Fact("unused", f"what was compiled before ({list_some(ids)}): no later call runs it")
-    calls = run.later_calls.get(key, {})
     most = max(calls, key=calls.__getitem__, default=None)
     if most is None:
         return

@@ -220,6 +220,7 @@ class Break:
 
 
 # A reason of ours: torch has none for what it left.
+INTERRUPTED = "it was interrupted, as by Ctrl-C"  # the reason of a compile that has neither code nor a failure
 NO_OPERATION = "no tensor operation in it, so left to Python for good: calls that have one are not compiled either"
 # The recorder's words for an error that torch suppresses: "Attempt to trace generator", GB0003.
 GENERATOR = "torch.compile compiles no generator by itself, only where a compiled function goes through it"

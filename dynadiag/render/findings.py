@@ -77,9 +77,7 @@ class FindingPrinter:
         return [*lines, *self._helps(item)]
 
     def _head(self, item: Finding) -> list[str]:
-        word = item.rule.view.word
-        label = f"{word}[{truncate_middle(clean_line(item.label), _MAX_LABEL)}]" if item.label else word
-        printer = self._printer
+        label, printer = _labelled(item), self._printer
         first, *rest = printer.wrap(item.title, f"{label}: ")
         role = item.rule.view.role
         lead = printer.paint(first[: len(label)], role) + printer.paint(first[len(label) :], "strong")
@@ -133,7 +131,7 @@ class FindingPrinter:
         fresh, again = list(item.advice), list[str]()
         if earlier is not None and {advice.text for advice in earlier.advice} <= {each.text for each in item.advice}:
             fresh = [advice for advice in item.advice if advice not in earlier.advice]
-            again = self._printer.help(f"as for {earlier.rule.view.word}[{earlier.label}], {earlier.function}")
+            again = self._printer.help(f"as for {_labelled(earlier)}, {earlier.function}")
         for advice in item.advice:
             advised.setdefault(advice.text, item)
         return [*(line for advice in fresh for line in self._advice(advice)), *again]
@@ -182,6 +180,12 @@ def _with_count(facts: Sequence[Fact], index: int) -> Fact:
     if not more:
         return fact
     return replace(fact, text=f"{fact.text}; and {count(more, 'more guard')} for the same change, which --all shows")
+
+
+def _labelled(item: Finding) -> str:
+    """The word of the rule, with what stands in brackets after it."""
+    word = item.rule.view.word
+    return f"{word}[{truncate_middle(clean_line(item.label), _MAX_LABEL)}]" if item.label else word
 
 
 def _name(item: Finding) -> str:

@@ -253,6 +253,32 @@ def test_a_module_that_reaches_the_limit_has_the_calls_after_it(tmp_path: Path) 
     assert (rule, said) == ("recompile-limit", ["2 calls, of which those that fit nothing compiled ran in Python"])
 
 
+def test_what_is_compiled_again_after_a_reset_has_no_calls_that_ran_in_python(tmp_path: Path) -> None:
+    compiled = torch.compile(returned, backend="eager")
+
+    def called(way: str) -> None:
+        if way == "bb":
+            torch._dynamo.reset()
+        compiled(torch.ones(2), way)
+
+    found = last_findings(tmp_path / "run.dynadiag", ["a", "nothing", "bb", "a"], called)
+    assert [said for _, said in found if said] == []
+
+
+def test_a_compile_that_is_interrupted_is_none_without_operations(tmp_path: Path) -> None:
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        raise KeyboardInterrupt
+
+    compiled = torch.compile(returned, backend=backend)
+    torch._dynamo.reset()
+    with dynadiag.record(tmp_path / "run.dynadiag"), pytest.raises(KeyboardInterrupt):
+        compiled(torch.ones(2), "a")
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        explanation = explain(recording)
+    assert explanation.findings == ()
+    assert explanation.headline.sentence == "returned was being compiled when it was interrupted."
+
+
 @needs_reasons
 def test_nothing_of_torchs_is_replaced_before_a_function_is_left_nor_after_the_recording(tmp_path: Path) -> None:
     from torch._dynamo import eval_frame

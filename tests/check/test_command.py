@@ -105,6 +105,14 @@ def test_all_three_outputs_of_ci(
 
 
 @pytest.mark.usefixtures("forked_interpreters")
+def test_a_warm_up_that_never_ended_is_a_problem(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    recording(tmp_path / "one.dynadiag")
+    assert checked(capfd, "--update", "one.dynadiag")[0] == 0
+    code, document = checked(capfd, "--after", "100", "one.dynadiag")
+    assert (code, [item["rule"] for item in document["problems"]]) == (1, ["compiled-after-warm-up"])
+    assert "no warm-up of 100 calls is recorded" in document["problems"][0]["title"]
+
+
 def test_a_program_is_run_and_known_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Moved lines and renamed variables are not new findings; a planted break is the only new one."""
     program = tmp_path / "train.py"

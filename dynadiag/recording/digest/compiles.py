@@ -11,6 +11,7 @@ from dynadiag.recording.digest.breaks import parse_frames
 from dynadiag.recording.digest.context import METRICS_KINDS, DigestContext
 from dynadiag.recording.json_values import float_or_none, int_or_none, text_or_none
 from dynadiag.recording.records import (
+    INTERRUPTED,
     NO_OPERATION,
     Compile,
     Event,
@@ -26,6 +27,7 @@ from dynadiag.recording.torch_text.breaks import parse_message
 _LIMIT = "recompile limit exceeded"  # part of torch's reason in all versions
 _LIMIT_UNDER_FULLGRAPH = "FailOnRecompileLimitHit"  # the exception where nothing may be left to Python
 # Dynamo raises SkipFrame without a reason in the metrics, and never traces the function again.
+_CUT = "the recording ends during this compile"
 _NO_OPERATION_AFTER_BREAK = "what follows the break has no tensor operation"
 _METRICS_OF_PART = {
     "total": ("entire_frame_compile_time_s", "backward_cumulative_compile_time_us"),
@@ -44,6 +46,7 @@ class _OpenCompile:
     line: int | None = None
     function: str = "?"
     is_resume: bool = False  # it is the resume function after a break
+    is_interrupted: bool = False
     user_stack: tuple[Frame, ...] = ()
     attempts: int = 1
     parts: dict[str, float] = field(default_factory=dict)
@@ -139,6 +142,9 @@ class CompileCollector:
         # A frame that Dynamo skipped after tracing has the flag too, but None as guard count.
         entry.guarded = bool(data.get("has_guarded_code")) and data.get("guard_count", 0) is not None
         entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
+        # Ctrl-C is no failure for torch's metrics: they have neither code nor a failure.
+        if data.get("has_guarded_code") is False and entry.error is None and not entry.reason:
+            entry.is_interrupted = not self._context.breaks[entry.compile_id]
         if entry.file is None:
             entry.file, entry.line = text_or_none(data.get("co_filename")), int_or_none(data.get("co_firstlineno"))
             if entry.function == "?":
@@ -176,7 +182,7 @@ class CompileCollector:
             seconds=_seconds(entry.parts),
             guards=self._context.guards[entry.compile_id],
             error=entry.error,
-            reason=entry.reason if entry.measured else "the recording ends during this compile",
+            reason=INTERRUPTED if entry.is_interrupted else entry.reason if entry.measured else _CUT,
             cache=entry.cache,
         )
 
@@ -192,7 +198,7 @@ class CompileCollector:
         )
 
     def _outcome(self, entry: _OpenCompile) -> str:
-        if not entry.measured:
+        if not entry.measured or entry.is_interrupted:
             return "error"
         if entry.error is not None:
             soft = entry.error in ("Unsupported", "UserError", "SkipFrame", "RecompileLimitExceeded")
