@@ -110,7 +110,7 @@ def test_a_warm_up_that_never_ended_is_a_problem(tmp_path: Path, capfd: pytest.C
     assert checked(capfd, "--update", "one.dynadiag")[0] == 0
     code, document = checked(capfd, "--after", "100", "one.dynadiag")
     assert (code, [item["rule"] for item in document["problems"]]) == (1, ["compiled-after-warm-up"])
-    assert "no warm-up of 100 calls is recorded" in document["problems"][0]["title"]
+    assert "no warm-up of 100 calls is recorded" in json.dumps(document["problems"])
 
 
 def test_a_program_is_run_and_known_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
