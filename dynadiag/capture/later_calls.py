@@ -21,7 +21,7 @@ _Place = tuple[str, int]  # file and line
 
 
 class LaterCalls:
-    """The calls of functions that were left, from then on, by the code that they run: all instances share it."""
+    """Counts the calls of functions that torch left to Python, by code object: all instances of a class share one."""
 
     def __init__(self) -> None:
         self._left: dict[CodeType, tuple[dict[str, Any], Counter[_Place]]] = {}

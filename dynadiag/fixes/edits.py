@@ -178,6 +178,10 @@ class ParsedSource:
         """The 1-based line on which a node ends."""
         return self._ranges[node].end.line
 
+    def holds(self, node: cst.CSTNode, line: int | None) -> bool:
+        """Whether a 1-based line is one of a node's, from where it begins to where it ends; False for no line."""
+        return line is not None and self.line(node) <= line <= self.end_line(node)
+
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node as the user wrote it."""
         start, end = self.range(node)

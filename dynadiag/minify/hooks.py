@@ -88,7 +88,7 @@ def _report_failed_lowering(node: Any) -> None:
 
 
 def _report_kernel() -> None:
-    """Report the first kernel, or end the trial there: to compile it takes most of the time of a small graph."""
+    """Report the first kernel, or end the trial there: compiling it takes most of the time of a small graph."""
     if KERNEL_REACHED in TRIAL.plan.record and TRIAL.occurrence(KERNEL_REACHED, "") == 0:
         TRIAL.send(Decision(KERNEL_REACHED, KERNEL_REACHED, KERNEL_REACHED))
     if PASSES_AT_KERNEL in TRIAL.plan.record:

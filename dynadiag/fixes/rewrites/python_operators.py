@@ -188,14 +188,12 @@ _AS_OPERATOR = Helpers(_HELPERS, _NAMES, ("contextlib", "torch", "torch._dynamo.
 
 def function_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
     """The function of the module, or of a class, in which a graph breaks; none of one in another function."""
-    if span.line is None:
-        return None
-    around = [each for each in file.nodes(cst.FunctionDef) if file.line(each) <= span.line <= file.end_line(each)]
+    around = [each for each in file.nodes(cst.FunctionDef) if file.holds(each, span.line)]
     return around[0] if len(around) == 1 else None
 
 
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
-    """The function as an operator, from behind the tests at its begin that return what the caller has already."""
+    """The function as an operator, from behind the tests at its beginning that return what the caller has already."""
     file, function = site.file, site.node
     call = _call_of(file, function) if site.problem.gb_id in _OF_VALUES else None
     if call is None:
@@ -248,7 +246,7 @@ def _call_of(file: ParsedSource, function: cst.FunctionDef) -> _Call | None:
 
 
 def _tests(file: ParsedSource, body: Sequence[cst.BaseStatement]) -> int:
-    """How many statements at the begin are tests that may return."""
+    """How many statements at the beginning are tests that may return."""
     number = 0
     while number < len(body) - 1 and isinstance(body[number], cst.If) and any(file.nodes(cst.Return, body[number])):
         number += 1

@@ -25,7 +25,7 @@ _GUARD = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Return(value=None)]
 
 def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
     """The function of the module that breaks, if it begins with a test that it returns at, and returns nothing else."""
-    around = [each for each in file.module.body if isinstance(each, cst.FunctionDef) and _holds(file, each, span)]
+    around = [each for each in file.module.body if isinstance(each, cst.FunctionDef) and file.holds(each, span.line)]
     if not around or around[0].decorators:
         return None
     function = around[0]
@@ -33,10 +33,6 @@ def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
     plain = all(each.value is None for each in file.nodes(cst.Return, function)) and len(function.params.params) == 1
     guarded = statements and m.matches(statements[0], _GUARD) and next(file.nodes(cst.Yield, function), None) is None
     return function if plain and guarded else None
-
-
-def _holds(file: ParsedSource, function: cst.FunctionDef, span: Span) -> bool:
-    return span.line is not None and file.line(function) <= span.line <= file.end_line(function)
 
 
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:

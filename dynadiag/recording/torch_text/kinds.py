@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def compiled_kinds(patterns: Mapping[str, str], flags: int = 0) -> dict[str, re.Pattern[str]]:
-    """The patterns of kinds, compiled."""
+    """Compile the pattern of each kind."""
     return {kind: re.compile(pattern, flags) for kind, pattern in patterns.items()}
 
 
