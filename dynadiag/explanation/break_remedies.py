@@ -193,12 +193,12 @@ _RULES = (
     Remedy(
         "branch.raise",
         "One side only raises: return the condition, and raise after the compiled call.",
-        when(theirs, lambda case: case.only_raises),
+        when(theirs, lambda case: case.only_raises and not case.is_exported),
         trials=(Trial("raises_on_values", case="GB0170"),),
     ),
     Remedy(
         "branch.assert",
-        "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
+        "Check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
         when(theirs, lambda case: case.only_raises and case.block is None),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
     ),

@@ -14,7 +14,9 @@ from dynadiag.explanation.unknown_values import (
     asked_decision,
     called_name,
     condition_at,
+    may_resize,
     number_names,
+    required_at,
     undecided,
 )
 from dynadiag.recording.records import Span, Symbol
@@ -62,6 +64,16 @@ class ExportCase:
             return None
         is_made_here = self.span.line in self._unbacked_lines
         return condition_at(self._source, self.span) if is_made_here else None
+
+    @cached_property
+    def tensor_required(self) -> str | None:
+        """What must hold of tensors at the line, where one side of the branch there only raises."""
+        return required_at(self._source, self.span) if self.tensor_condition is not None else None
+
+    @cached_property
+    def may_resize(self) -> bool:
+        """Whether the sides of the branch at the line may have two sizes."""
+        return may_resize(self._source, self.span)
 
     @cached_property
     def _unbacked_lines(self) -> set[int | None]:

@@ -19,6 +19,11 @@ def _when(holds: Callable[[ExportCase], bool], /, **slots: Callable[[ExportCase]
     return lambda case: {name: slot(case) for name, slot in slots.items()} if holds(case) else None
 
 
+def _chooses(case: ExportCase) -> bool:
+    """Whether values of a tensor choose what runs: no side only raises."""
+    return case.tensor_condition is not None and not case.tensor_required
+
+
 def _condition(case: ExportCase) -> str:
     return case.tensor_condition or ""
 
@@ -99,17 +104,24 @@ EXPORTS = (
         ),
     ),
     Remedy(
+        "export.tensor.require",
+        "One side only raises: write `torch._assert_async({condition}, message)` in the place of the branch. The check "
+        "is then part of the exported program, and raises a RuntimeError.",
+        _when(lambda case: bool(case.tensor_required), condition=lambda case: case.tensor_required or ""),
+        trials=(Trial("exports_a_check"),),
+    ),
+    Remedy(
         "export.tensor.where",
         "Where both sides are cheap and free of side effects, compute both and choose: "
         "`torch.where({condition}, a, b)`.",
-        _when(lambda case: case.tensor_condition is not None, condition=_condition),
+        _when(lambda case: _chooses(case) and not case.may_resize, condition=_condition),
         trials=(Trial("exports_a_tensor_branch"),),
     ),
     Remedy(
         "export.tensor.cond",
         "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
-        _when(lambda case: case.tensor_condition is not None, condition=_condition),
-        trials=(Trial("exports_one_side"),),
+        _when(lambda case: _chooses(case), condition=_condition),
+        trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
     ),
     Remedy(
         "export.convert",

@@ -155,7 +155,7 @@ def _advice(case: ExportCase) -> tuple[Advice, ...]:
     given = advise(EXPORTS, case, torch=torch)
     if given or decision is None or case.tensor_condition is not None:
         return given
-    return number_advice(replace(decision, is_captured=True), torch=torch)
+    return number_advice(replace(decision, is_captured=True, is_exported=True), torch=torch)
 
 
 def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
