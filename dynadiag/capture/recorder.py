@@ -68,6 +68,7 @@ class Recorder(logging.Handler):
         self.collectives = CollectiveRecorder(self)
         self.later_calls = LaterCalls()
         self.objects = ObjectNumbers()
+        self._warm: str | None = None  # the payload of the mark of the warm-up's end, of this process or its parent
         self._reopened = 0
         self._released = False
 
@@ -191,10 +192,14 @@ class Recorder(logging.Handler):
         return journal
 
     def _begin_journal(self) -> Journal:
-        """A new journal with the names that torch has interned. torch will not log them again."""
+        """A new journal with the names that torch has interned, which it will not log again, and the mark of a
+        warm-up that ended before this process was forked.
+        """
         journal = self._open_journal()
         for name, number in torch_private.interned_names().items():
             journal.append({"str": [self.named(name), number]})
+        if self._warm is not None:
+            journal.append({"artifact": torch_private.WARM_UP}, self._warm)
         self._note_unseen_collectives(journal)
         return journal
 
@@ -211,6 +216,8 @@ class Recorder(logging.Handler):
                 payload: str | None = getattr(record, "payload", None)
                 self._probe(metadata, payload or "", sys._getframe(1))
                 self._append(metadata, payload, record)
+                if metadata.get("artifact") == torch_private.WARM_UP and self._warm is None:
+                    self._warm = payload or ""
             except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile
                 self.give_up(error)
         return True

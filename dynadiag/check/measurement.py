@@ -72,7 +72,7 @@ class Measurement:
     occurrences: tuple[Problem, ...]
     fallbacks: tuple[Fallback, ...]
     recording: str | None = None
-    late: tuple[Compile, ...] = ()  # compiles after the end of the warm-up
+    late: tuple[tuple[str, Compile], ...] = ()  # compiles after the end of the warm-up, each with what was compiled
     is_full: bool = False  # the size limit was reached
     cold_after: int | None = None  # calls of the warm-up that was asked for, and did not end
 
@@ -94,7 +94,8 @@ def measure(
     show: Callable[[Finding], str] = lambda item: item.title,
 ) -> Measurement:
     """Return the measurement of a run. ``show`` makes the paragraph of a finding, ``after`` is that of `--after`."""
-    late = explanation.warm_up.late if explanation.warm_up is not None else ()
+    warm_up = explanation.warm_up
+    late = [each for each in explanation.compiles if warm_up is not None and each.compile_id in warm_up.late]
     spent = [each.seconds.total for each in explanation.compiles if each.seconds.total is not None]
     return Measurement(
         target=target,
@@ -110,7 +111,7 @@ def measure(
         occurrences=tuple(each for item in explanation.findings for each in _occurrences(item, target, show)),
         fallbacks=tuple(_fallbacks(calls)),
         recording=recording,
-        late=tuple(each for each in explanation.compiles if each.compile_id in late),
+        late=tuple((warm_up.named(each), each) for each in late if warm_up is not None),
         is_full=FULL in explanation.run.notes,
         cold_after=after if explanation.warm_up is None else None,
     )

@@ -166,8 +166,8 @@ def _failed(run: Measurement) -> Problem:
 def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Iterator[Problem | str]:
     """The budgets that a run exceeds, and a sentence for each that could not be checked."""
     # What was compiled after the program said that its warm-up was over, or after the calls that `--after` names.
-    for each in run.late:
-        text = f"{each.function} was compiled after the warm-up (compile {each.compile_id})"
+    for named, each in run.late:
+        text = f"{named} was compiled after the warm-up (compile {each.compile_id})"
         yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
     if run.cold_after is not None:
         text = f"no warm-up of {count(run.cold_after, 'call')} is recorded: the first compiled function had fewer"

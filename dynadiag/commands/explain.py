@@ -209,7 +209,7 @@ def _job_reader(paths: Sequence[Path], args: argparse.Namespace, main: Path | No
     A folder with one recording is a job if its rank waited for ranks that left no recording.
     """
     if len(paths) > 1:
-        return JobReader(paths, main)
+        return JobReader(paths, main, after_warm_up=args.after != 0)
     if main is not None or not Path(args.target).is_dir():
         return None
     reader = JobReader(paths)
@@ -300,7 +300,8 @@ _MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, eq
 class JobReader:
     """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
 
-    def __init__(self, paths: Sequence[Path], main: Path | None = None) -> None:
+    def __init__(self, paths: Sequence[Path], main: Path | None = None, *, after_warm_up: bool = False) -> None:
+        self._after_warm_up = after_warm_up
         """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
         self.job = open_job(paths)
         self._main = main
@@ -344,7 +345,7 @@ class JobReader:
     def _explain_path(self, path: Path) -> Report:
         if path not in self._reports:
             with open_recording(path) as recording:
-                self._reports[path] = report(recording)
+                self._reports[path] = report(recording, after_warm_up=self._after_warm_up)
         return self._reports[path]
 
 

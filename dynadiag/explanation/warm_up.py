@@ -33,12 +33,13 @@ class WarmUp:
     """The end of a warm-up: after so many ``calls`` of the first compiled function (None: where the program says so).
 
     ``before`` is the number of compiles that began before it, ``late`` are those that began later, or whose backward
-    was compiled later.
+    was compiled later: ``backwards`` of those alone.
     """
 
     calls: int | None
     before: int
     late: tuple[str, ...]
+    backwards: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -47,6 +48,10 @@ class WarmUp:
         if not self.late:
             return f"Nothing was compiled after the warm-up{when}."
         return f"{count(len(self.late), 'compile')} came after the warm-up{when}."
+
+    def named(self, compiled: Compile) -> str:
+        """What was compiled late: a function, or only the backward of one."""
+        return f"the backward of {compiled.function}" if compiled.compile_id in self.backwards else compiled.function
 
 
 def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
@@ -65,9 +70,10 @@ def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
             late.append(id_)
         else:
             before += 1
-    late += [event.compile_id for event in recording.events(_BACKWARD) if event.index > mark]
+    backwards = [event.compile_id for event in recording.events(_BACKWARD) if event.index > mark]
+    backwards = [each for each in dict.fromkeys(backwards) if each not in late]
     text = recording.payload(mark)
-    return WarmUp(int(text) if text.isdecimal() else None, before, tuple(dict.fromkeys(late)))
+    return WarmUp(int(text) if text.isdecimal() else None, before, (*late, *backwards), tuple(backwards))
 
 
 class AfterWarmUp:

@@ -385,13 +385,16 @@ def _is_module(value: object) -> bool:
     return isinstance(value, Module)
 
 
+WARM_UP = {"name": "dynadiag_warm_up", "encoding": "string"}  # the artifact that says that the warm-up is over
+
+
 def mark_warm(calls: int | None = None) -> None:
     """Log an event that says that the warm-up is over, to whatever records torch's trace."""
     from torch._logging import trace_structured
 
     trace_structured(
         "artifact",
-        metadata_fn=lambda: {"name": "dynadiag_warm_up", "encoding": "string"},
+        metadata_fn=lambda: dict(WARM_UP),
         payload_fn=lambda: "" if calls is None else str(calls),
     )
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import dynadiag
+from dynadiag.__main__ import main
 from dynadiag.check.measurement import measure
 from dynadiag.explanation.explanation import explain
 
 
 def body(x: torch.Tensor, k: int) -> torch.Tensor:
     return x * k + x.shape[0]
+
+
+LINE = body.__code__.co_firstlineno
 
 
 def recorded(file: Path, *late: Any) -> Path:
@@ -42,10 +47,39 @@ def test_nothing_is_compiled_after_the_warm_up(tmp_path: Path) -> None:
 def test_what_is_compiled_after_it_leads(tmp_path: Path) -> None:
     with dynadiag.open(recorded(tmp_path / "run.dynadiag", (torch.ones(6), 3))) as recording:
         late = explain(recording, after_warm_up=True)
-    assert late.headline.sentence == "1 compile came after the warm-up: body."
+    assert late.headline.sentence == f"1 compile came after the warm-up: body (test_warm_up.py:{LINE})."
     assert late.headline.severity == "warning"
     assert [each.compile_id for each in late.recompiles] == ["0/2"]
     assert [item.title for item in late.findings] == ["body: k changed"]
+
+
+def test_a_backward_that_alone_is_compiled_late_is_told_as_one(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    file, x = tmp_path / "run.dynadiag", torch.ones(4, requires_grad=True)
+    with dynadiag.record(file):
+        loss = torch.compile(body, backend="aot_eager")(x, 2).sum()
+        dynadiag.warm()
+        loss.backward()
+    with dynadiag.open(file) as recording:
+        late = explain(recording, after_warm_up=True)
+    assert f"the backward of body (test_warm_up.py:{LINE})" in late.headline.sentence
+    assert [named for named, _ in measure(late, (), "run").late] == ["the backward of body"]
+
+
+def test_a_child_that_compiles_is_told_of_as_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program, file = tmp_path / "program.py", str(tmp_path / "run.dynadiag")
+    program.write_text(
+        "import os, torch, dynadiag\n"
+        "step = torch.compile(lambda x: x + 1, backend='eager')\n"
+        "step(torch.ones(4))\n"
+        "dynadiag.warm()\n"
+        "if not (child := os.fork()):\n"
+        "    step(torch.ones(5))\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    assert main(["explain", "-o", file, str(program)]) == 0
+    assert "1 compile came after the warm-up: <lambda> (program.py:2)" in " ".join(capfd.readouterr().out.split())
 
 
 def test_a_compile_after_a_reset_is_told_apart(tmp_path: Path) -> None:
