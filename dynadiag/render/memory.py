@@ -69,7 +69,8 @@ def _bound(graphs: list[GraphMemory]) -> str:
     return (
         "what is saved is read from the graphs, and is held once for each call whose backward is still to come. The "
         f"peak of a step is not known: it is at least {_amount(least)} (parameters, saved inputs and activations of "
-        f"{most.compile_id}). The buffers of kernels, earlier gradients and the state of an optimizer come on top"
+        f"{most.compile_id}). The buffers of kernels, earlier gradients and the state of an optimizer come on top: "
+        "`dynadiag compare --train FILE.py:NAME` has torch's allocator count what the tensors of a step hold at once"
     )
 
 
