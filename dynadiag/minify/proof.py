@@ -200,7 +200,8 @@ def _how_it_ends(outcome: Outcome) -> str:
     if outcome.passed:
         return "passes"
     found = outcome.signature
-    return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"
+    said = "".join(found.message.splitlines()[:1]).rstrip(".") if found else ""
+    return f"fails with {found.type}: {said}" if found else f"{outcome.invalid}"
 
 
 def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:

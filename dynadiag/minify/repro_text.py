@@ -48,11 +48,12 @@ def header(shown: ReproSpec, lines: Sequence[str]) -> str:
         unwrapped_error(signature.type, whole) if signature.kind == "exception" else ("in the program", whole)
     )
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
+    passing = [rung if rung == "uncompiled" else f"with {rung}" for rung in shown.passing_rungs]
     text = [
-        f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
+        f"{_KINDS.get(signature.kind, signature.kind)} with backend {shown.rung}{where}",
         f"{error}: {_first_informative_line(message)}",
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
-        *([f"the program passes at {', '.join(shown.passing_rungs)}"] if shown.passing_rungs else []),
+        *([f"the program passes {', '.join(passing)}"] if passing else []),
         *lines,
     ]
     return "".join(map(comment, text))

@@ -216,7 +216,7 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
     kind = "wrong result" if compares else "crash" if failure.kind == "signal" else failure.kind.replace("_", " ")
     said = message if failure.kind == "signal" else f"{error}: {message}"
     lines = [
-        f"{kind} at rung {base.rung}{where}",
+        f"{kind} with backend {base.rung}{where}",
         f"the assertion fails compiled{': ' if message else ''}{message}" if compares else said,
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),

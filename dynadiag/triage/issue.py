@@ -1,8 +1,8 @@
 """The issue, in the form of PyTorch's template for bugs of torch.compile: the bug, the error logs, the versions.
 
 Text of the program stands in code, with its control characters shown and its folders cut off, so that it can become
-neither markup nor a command. The commands are for the folder of the issue where there is a repro, otherwise for the
-folder in which the program was run.
+neither markup nor a command. The commands are for the repro where it is proved, otherwise for the folder in which the
+program was run.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_, message = _error(failure)
+    type_, message = _error(failure, case)
     message = first_line(message).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     rung = _rung(case)
@@ -163,10 +163,19 @@ def _culprits(case: TriagedCase) -> Sequence[CulpritDocument | ReproCulpritDocum
     return (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
 
 
-def _error(failure: FailureDocument) -> tuple[str, str]:
+def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     """The type and the message of the error itself: without the wrappers that torch puts around it, and an assertion
-    of the program as the wrong result that it is.
+    as the wrong result that it is. A wrong result is told as the repro shows it, which the reader can run.
     """
+    type_, message = _error_of_program(failure)
+    printed = case.repro_output.rpartition("AssertionError: ")[2] if _has_proved_repro(case) else ""
+    if type_ == "wrong result" and (difference := compared_values(printed)) is not None:
+        of = "gradient: " if message.startswith("gradient") else "input after the call: " * (" afterwards " in message)
+        return type_, f"{of}{difference}"
+    return type_, message
+
+
+def _error_of_program(failure: FailureDocument) -> tuple[str, str]:
     type_, message = unwrapped_error(failure.type, failure.message.removeprefix(_GRAPH))
     if (difference := compared_values(message)) is not None:
         return "wrong result", difference
@@ -201,17 +210,17 @@ def _description(case: TriagedCase) -> Iterator[str]:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        sentence = f"{compiled}, it {_how_it_fails(failure, redacted=case.redacted)}. {sentence}{how}"
+        sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
     yield sentence
     yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
 
-def _how_it_fails(failure: FailureDocument, *, redacted: bool) -> str:
+def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
-    type_, message = _error(failure)
-    message = "" if redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
+    type_, message = _error(failure, case)
+    message = "" if case.redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
@@ -242,9 +251,10 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     failure = _failure_of(case)
     if failure is None or case.redacted:
         return
-    names = [_operator(culprit.name) for culprit in _parts_of_torch(case)] or _called_methods(case)
+    parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
+    names = [_operator(part.name) for part in parts] or _called_methods(case)
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [_error(failure)[0], *names[:1], file, "torch.compile"]
+    words = [_error(failure, case)[0], *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"
@@ -365,8 +375,8 @@ def _tried(case: TriagedCase) -> Iterator[str]:
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):
-        proved = _has_proved_repro(case)
-        where = "In the folder of this issue" if proved else "In the folder in which the program was run"
+        repro = f"With the repro as {inline_code(case.repro_name)}"
+        where = repro if _has_proved_repro(case) else "In the folder in which the program was run"
         yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+import torch
 
 from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
@@ -81,6 +82,38 @@ def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_o
     said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{message}`. Uncompiled it passes.'
     assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(said)
     assert "Nothing of it can go: it has 1 operation. It fails as the program does" in text
+
+
+@pytest.mark.parametrize(
+    ("of_program", "told"),
+    [
+        ("output 0 differs in 24 of 24 elements, by up to 0.4", "1 of 16 elements differ, by up to 0.0861"),
+        ("gradient of input 'w' differs in 6 of 6 elements", "gradient: 1 of 16 elements differ, by up to 0.0861"),
+        (
+            "input 'w' afterwards differs in 6 of 6 elements",
+            "input after the call: 1 of 16 elements differ, by up to 0.0861",
+        ),
+    ],
+)
+def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, told: str) -> None:
+    case = a_case(repro_output=f"Traceback\nAssertionError: {raised_by_comparing(torch.arange(16.0), 0.0861)}\n")
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {of_program}", None, None)
+    minify = replace(case.minify, failure=failure)
+    text = issue_text(replace(case, minify=minify))
+    assert f"`wrong result: {told}`" in text.splitlines()[0]
+    assert f"it gives a wrong result: `{told}`." in text
+    assert of_program not in text
+    unproved = issue_text(replace(case, minify=replace(minify, proved=False)))
+    assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
+
+
+def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
+    wrong = right.clone()
+    wrong[2] += difference
+    with pytest.raises(AssertionError) as raised:
+        torch.testing.assert_close(wrong, right, rtol=0.01, atol=0.01)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +228,8 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     for name, operator in (("aten.normal.Tensor_Tensor", "normal"), ("clamp_min_1", "clamp_min"), ("amin+mul", "amin")):
         minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
         assert f"+{operator}+lowering.py+" in issue_text(replace(of_source, minify=minify))
+    minify = replace(of_source.minify, bisected=(ReproCulpritDocument("operator", "tiny.route.default", None),))
+    assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
     assert "https://" not in issue_text(a_case(redacted=True))
 
 
@@ -249,6 +284,7 @@ def test_an_issue_of_minify_alone_has_the_same_form() -> None:
     assert 'Compiled with `backend="inductor"`, it raises `relu: relu`' in text
     assert "| lowering | `tanh` | backward |" in text
     assert commands(text)[0] == "python repro.py"
+    assert "With the repro as `repro.py`:" in text
 
 
 def test_an_issue_does_not_rest_on_a_repro_that_is_not_proved() -> None:
