@@ -32,7 +32,7 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["BACKWARD_FAILS_TOO", "HOOKS", "bisect", "bisect_call"]
+__all__ = ["BACKWARD_NOTES", "HOOKS", "bisect", "bisect_call"]
 
 HOOKS = ("dynadiag.bisection.compiler_hooks",)
 _WHAT_IS_KNOWN = {
@@ -47,10 +47,12 @@ _DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come a
 _FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
 _MAX_HANG_TRIALS = 25  # below the rung; each that hangs takes the whole time limit
 _GROWING_TIME = "no few decisions make it {}: it may only take longer the more of them are on"
-BACKWARD_FAILS_TOO = (
+_BACKWARD_PASSES = "uncompiled, the backward of each compiled call passes"
+_BACKWARD_FAILS_TOO = (
     "uncompiled it fails in the same way once its backward runs; AOTAutograd traces the backward of each graph that "
     "needs a gradient, also where nothing calls it (torch.no_grad() avoids that)"
 )
+BACKWARD_NOTES = (_BACKWARD_PASSES, _BACKWARD_FAILS_TOO)  # on a failure that nothing but the compiler runs into
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
@@ -227,9 +229,9 @@ def _traced_backward_notes(bisection: Bisection, located: FailingRung) -> list[s
     label = "uncompiled, with a backward of each call"
     uncompiled = bisection.search.run(plan, label, across_rungs=True).signature
     if uncompiled is None:
-        return ["uncompiled, the backward of each compiled call passes"]
+        return [_BACKWARD_PASSES]
     same = (uncompiled.where, uncompiled.cause) == (failure.where, failure.cause)
-    return [BACKWARD_FAILS_TOO] if same else []
+    return [_BACKWARD_FAILS_TOO] if same else []
 
 
 def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
