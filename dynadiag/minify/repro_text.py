@@ -35,7 +35,7 @@ class ReproSpec:
     backward: bool
     has_nan: bool = False  # a result of the function has a NaN
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
-    message: str = ""  # of the program's failure: the program may crash while the repro is only wrong
+    message: str = ""  # of the failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
 
 

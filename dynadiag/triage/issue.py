@@ -46,19 +46,9 @@ _MESSAGE_WORDS = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z][\w.]*")
 # Calls that any repro may have.
-_SAYS_LITTLE = {
-    "compile",
-    "tolist",
-    "item",
-    "ones",
-    "zeros",
-    "full",
-    "tensor",
-    "arange",
-    "randn",
-    "assert_close",
-    "equal",
-}
+_SAYS_LITTLE = frozenset(
+    ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
+)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -262,9 +252,10 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     if failure is None or case.redacted:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
-    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")] or _called_methods(case)
     type_, message = _error(failure, case)
     said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if hasattr(builtins, type_) else []
+    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
+    names = names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
     words = [*(said or [type_]), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
