@@ -95,7 +95,7 @@ def call_sites(shown: ReproSpec, around: CompileSettings) -> Iterator[str]:
 
 
 def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iterator[str]:
-    if shown.signature.kind not in ("wrong_result", "nan"):
+    if not shown.signature.is_wrong_result:
         text = _call_with_backward(shown, call) if shown.backward else f"{call}($arguments)"
         yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.device_error else text
     elif "uncompiled raises" in shown.signature.message:
