@@ -206,12 +206,13 @@ def _first_use(described: Any) -> str:
 
 def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
     """Return what Inductor leaves out of the CUDA graphs of code that it splits: the reason, operator and stack trace,
-    and in how many graphs the code is.
+    and in how many graphs the code is. Inductor's checks of sizes (``AssertScalar``) are left out: they are where the
+    operator is that makes the size.
 
     ``Scheduler.should_partition`` (scheduler.py, 2.11 to 2.15) has the reason for each node. None is left out where
     the code is not split, or nothing of it runs on a GPU.
     """
-    from torch._inductor import config
+    from torch._inductor import config, ir
 
     parts = getattr(lowered, "partition_maps", None)
     if not (config.graph_partition and config.triton.cudagraphs and parts) or not lowered.device_types - {
@@ -222,7 +223,9 @@ def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
     found = []
     for group in fused_operations(lowered):
         for node in group:
-            if node.node is not None and (reason := lowered.scheduler.should_partition(node)):
+            if node.node is None or isinstance(node.node, ir.AssertScalar):
+                continue
+            if reason := lowered.scheduler.should_partition(node):
                 own = (one for one in node.node.get_origins() if one.graph is lowered.graph)  # all there is of a `cond`
                 origin = node.node.get_origin_node() or max(own, default=None)
                 trace = "" if origin is None else str(origin.meta.get("stack_trace") or "")
