@@ -132,6 +132,14 @@ def _probe_metrics(recorder: Recorder, _metadata: Mapping[str, Any], _emitter: F
     recorder.record_cache_lookups()
 
 
+def _probe_missing_kernel(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    """Append where a draft of an export runs an operator on the example, as it has no fake kernel."""
+    operator, frames = metadata["missing_fake_kernel"]["op"], code_locations.user_callers(emitter)
+    recorder.append("missing_kernel", {"op": operator, "stack": frames}, metadata)
+    for frame in frames[-1:]:
+        recorder.record_source(frame["file"], metadata)
+
+
 # By the name of the event, or of its artifact.
 PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_start": _probe_start,
@@ -145,6 +153,7 @@ PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "aotautograd_cache_miss": _probe_aot_lookup,
     "compilation_metrics": _probe_metrics,
     "bwd_compilation_metrics": _probe_metrics,
+    "missing_fake_kernel": _probe_missing_kernel,
 }
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 # Notes on runs. The first one does not hold while the program still runs.
+FULL = "the size limit of the recording was reached: later events are not in it"
 CUT_SHORT = "the recording ends before the program did: it was cut short"
 UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
 EXPORT = "export/"  # what the id of an export begins with, in place of a compile's
