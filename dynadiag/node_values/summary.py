@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import zlib
 from typing import Any
 
@@ -146,17 +147,19 @@ def largest_of(numbers: torch.Tensor) -> float:
     return max(-float(low), float(high))
 
 
-class LayoutInterpreter(Interpreter):
-    """An interpreter in which ``aten.view`` takes a tensor of any stride, as Inductor's does.
+class ValueInterpreter(Interpreter):
+    """An interpreter of what torch compiles.
 
-    AOTAutograd traces a backward with the strides of eager. Inductor may choose others, such as channels last, for what
-    the forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
+    ``x[index] = y`` has a value: ``x``. ``aten.view`` takes a tensor of any stride, as Inductor's does: AOTAutograd
+    traces a backward with the strides of eager, but Inductor may choose others, such as channels last, for what the
+    forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
     """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.aten.view.default:
             target = torch.ops.aten.reshape.default
-        return super().call_function(target, args, kwargs)
+        value = super().call_function(target, args, kwargs)
+        return args[0] if target is operator.setitem else value
 
     def tensors_read(self, node: Node) -> list[torch.Tensor]:
         """The tensors that a node reads."""
