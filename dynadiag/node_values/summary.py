@@ -68,11 +68,22 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
     return value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
 
 
+_WITH_OPERATORS = {  # torch has no count, extremes or infinities of these; the other type has all their numbers
+    torch.bool: torch.uint8,
+    torch.uint16: torch.int64,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.float64,
+    torch.float8_e4m3fn: torch.float32,
+    torch.float8_e4m3fnuz: torch.float32,
+    torch.float8_e5m2: torch.float32,
+    torch.float8_e5m2fnuz: torch.float32,
+    torch.float8_e8m0fnu: torch.float32,
+}
+
+
 def _statistics(flat: torch.Tensor) -> dict[str, Any]:
-    numbers = flat.abs() if flat.is_complex() else flat
+    numbers = flat.abs() if flat.is_complex() else flat.to(_WITH_OPERATORS.get(flat.dtype, flat.dtype))
     samples = _samples(numbers)
-    if numbers.dtype is torch.bool:
-        numbers = numbers.to(torch.uint8)
     nan = inf = zero = 0
     bounds, total, squares = list[float](), 0.0, 0.0
     for part in numbers.split(_BLOCK) if numbers.numel() else ():
