@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.graph_parser import IN_PLACE
-from dynadiag.recording.records import Graph
+from dynadiag.recording.records import FAILED_TRACE, Graph
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
 _FORWARD = re.compile(r"^ *def forward\((?:self(?:, )?)?(.*)$")
@@ -145,6 +145,7 @@ def shape_text(annotation: str | None) -> str:
 # The title by stage; of any other stage it is "STAGE graph".
 _STAGE_NAMES = {
     "dynamo": "Dynamo's graph",
+    FAILED_TRACE: "traced before the failure",
     "before_pre_grad": "before pre-grad passes",
     "pre_grad": "after pre-grad passes",
     "joint": "joint graph",

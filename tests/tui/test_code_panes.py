@@ -376,6 +376,21 @@ async def test_a_compile_that_failed_opens_at_the_line_at_fault(tmp_path: Path) 
         assert source.links.keys_of(source.cursor)
 
 
+async def test_what_was_traced_before_a_failure_is_shown_with_its_lines(tmp_path: Path) -> None:
+    made = [*build.run_events(), *build.source_events(), *build.failed_trace_events("0/0"), *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        assert "traced before the failure" in screen(pilot)
+        assert "failed while Dynamo traced it" in screen(pilot)
+        view.pane("source").move_to(6)
+        await settle(pilot)
+        dynamo = view.pane("dynamo")
+        assert [dynamo.text_of(line).strip() for line in dynamo.highlighted] == ["z = relu(y)"]
+        await press(pilot, "v")
+        assert "relu" in screen(pilot)
+
+
 async def test_where_the_later_graphs_are_is_said_in_the_pane_of_the_first(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "tab", "]")
