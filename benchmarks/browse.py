@@ -75,11 +75,10 @@ async def drive(app, rows):
 DRIVE = f"""{HARNESS}
 from tests.tui.conftest import counting
 from tui.app import Browser
-from tui.fetching import Fetching
 from tui.session import Session
 
 def waits(app):
-    return app.busy and {{group for each in app.query(Fetching) for group in each._pending}} != {{"costs"}}
+    return app.busy and {{group for each in app._views.values() for group in each._pending}} != {{"costs"}}
 
 with Session.open(Path(sys.argv[1])) as session:
     counter = counting(session)

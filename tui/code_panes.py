@@ -347,8 +347,7 @@ def failure_text(item: Compile, made: Mapping[str, Sequence[DocumentRef]]) -> st
         return f"left all of {one_line(item.function)} to Python"
     if item.outcome != "error":
         return ""
-    when = "after code was generated" if made["kernel"] else "before code was generated"
-    when = when if has_graph else "while Dynamo traced it"
+    when = f"{'after' if made['kernel'] else 'before'} code was generated" if has_graph else "while Dynamo traced it"
     return f"failed {when}" if item.error else f"did not end: the recording ends {when}"
 
 
@@ -389,8 +388,7 @@ def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | N
     """Return the diff of a pane's document against the previous stage, or ``None`` for the first stage."""
     from difflib import unified_diff
 
-    before = made_of(board, pane)
-    after = board.ref(pane)
+    before, after = made_of(board, pane), board.ref(pane)
     if before is None or after is None:
         return None
     ref = replace(after, kind="diff", key=f"diff:{before.key}:{after.key}", title=f"{before.title} → {after.title}")

@@ -249,6 +249,18 @@ async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(t
         assert _shown(view) == ["source", "later"]
 
 
+async def test_a_terminal_of_ten_rows_has_lines_of_the_pane_with_the_cursor(program: Path) -> None:
+    async with browsing(program, (40, 10)) as pilot:
+        await press(pilot, "3")
+        assert "y = x.sin()" in screen(pilot)
+        await press(pilot, "tab")
+        assert "y = x.sin()" in screen(pilot)
+        assert "Dynamo's graph" in screen(pilot)
+        await pilot.resize_terminal(100, 40)
+        await settle(pilot)
+        assert pilot.app.query_one(CodeView).pane("source").display
+
+
 async def test_a_narrow_screen_has_two_panes_of_its_whole_width(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
         await press(pilot, "3")
