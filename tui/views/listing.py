@@ -136,6 +136,8 @@ class ListingView(View):
         key = self.key
         if key is not None and not self.is_reading and self.details.size.width:
             self.fetch_detail(key)
+        elif key is None and self.table.whole_count:  # a branch of no guard, or a filter that leaves nothing
+            self.details.show(())
 
     def fetch_detail(self, key: int | str) -> None:
         """Read the detail of a row and show it. How wide it is, only the thread of the screen may ask."""
