@@ -1,7 +1,8 @@
 """What recording costs: one program bare, under TORCH_TRACE, and under the recorder, in turn, with cold caches.
 
     python benchmarks/record_overhead.py [--runs N] [--program NAME] [--device cuda]
-    python benchmarks/record_overhead.py --instructions [--program NAME]
+    python benchmarks/record_overhead.py --instructions [--program NAME] [--tree FOLDER]
+    python benchmarks/record_overhead.py --python-calls [--program NAME] [--tree FOLDER]
     python benchmarks/record_overhead.py --caches [--instructions] [--program NAME]
 
 The figure is the CPU time (user + system) of the program's own Python process, compilers that it starts left out, from
@@ -124,6 +125,18 @@ for kind, probe in list(recorder._PROBES.items()):
     if probe in (recorder._probe_aot_lookup, recorder._probe_metrics):
         recorder._PROBES[kind] = counted(probe)
 """
+COUNT_CALLS = """
+import sys
+made = {"dynadiag": 0, "all": 0}
+def count(frame, event, argument):
+    if "call" in event:
+        made["all"] += 1
+        made["dynadiag"] += frame.f_globals.get("__name__", "").startswith("dynadiag")
+def spent():
+    sys.setprofile(count)
+    return made["all"]
+start = spent()
+"""
 COUNTER = """
 #include <valgrind/callgrind.h>
 void begin(void) { CALLGRIND_START_INSTRUMENTATION; CALLGRIND_ZERO_STATS; }
@@ -148,6 +161,8 @@ def execute(
             environment["TORCH_TRACE"] = f"{folder}/trace"
         elif kind != "bare":
             environment["DYNADIAG_RECORD"] = f"{folder}/record"
+        if kind not in KINDS:
+            environment["PYTHONPATH"] = kind
         if under:
             environment["CXX"] = str(compiler(Path(folder)))
         command = [*under, sys.executable, program, device, until]
@@ -185,15 +200,20 @@ def main() -> None:
     parser.add_argument("--program", choices=PROGRAMS, action="append", help="by itself: all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--instructions", action="store_true", help="count them, on the CPU: minutes a program")
+    parser.add_argument("--python-calls", action="store_true", help="count calls of functions, on the CPU")
+    parser.add_argument("--tree", action="append", default=[], help="another checkout, whose recorder is counted too")
     parser.add_argument("--caches", action="store_true", help="measure the probes of caches")
     args = parser.parse_args()
     if args.instructions and shutil.which("valgrind") is None:
         parser.error("--instructions needs valgrind, which is not installed")
+    kinds = (*KINDS, *map(os.path.abspath, args.tree))
     for name in args.program or PROGRAMS:
-        if args.instructions and args.caches:
+        if args.python_calls:
+            count_calls(name, kinds)
+        elif args.instructions and args.caches:
             count_probes(name)
         elif args.instructions:
-            count(name)
+            count(name, kinds)
         elif args.caches:
             measure_probes(name, args.runs, args.device)
         else:
@@ -208,16 +228,28 @@ def written(name: str, folder: str, before: str = "", before_calls: str = "") ->
     return program
 
 
-def count(name: str) -> None:
+def count(name: str, kinds: Sequence[str]) -> None:
     """Side by side, since it makes no difference to the counts."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         program = written(name, folder)
-        tasks = [(kind, until) for kind in KINDS for until in ("first calls", "warm calls")]
+        tasks = [(kind, until) for kind in kinds for until in ("first calls", "warm calls")]
         counts = list(pool.map(lambda task: instructions(task[0], program, task[1]), tasks))
     first = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
     print(f"{name}: instructions of the first calls, in millions")
-    for kind, executed in zip(KINDS, first, strict=True):
+    for kind, executed in zip(kinds, first, strict=True):
         print(f"{kind:<24} {executed / 1e6:>12,.0f} {executed / first[0] - 1:>8.2%}")
+
+
+def count_calls(name: str, kinds: Sequence[str]) -> None:
+    """Print the calls of functions in the main thread, those that the recorder makes among them."""
+    print(f"{name}: calls of functions in the first calls, and in 200 warm ones")
+    with tempfile.TemporaryDirectory() as folder:
+        program = written(name, folder, before_calls=COUNT_CALLS)
+        program.write_text(f"{program.read_text()}sys.setprofile(None)\nprint(made['dynadiag'])\n")
+        for kind in kinds:
+            counts, own = execute(kind, program, "cpu", "the end", ("env", "PYTHONHASHSEED=0"))[0].splitlines()
+            first, warm = map(int, counts.split())
+            print(f"{kind:<24} {first:>12,} {warm:>12,}, {int(own):,} of them by dynadiag", flush=True)
 
 
 def count_probes(name: str) -> None:

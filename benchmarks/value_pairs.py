@@ -1,7 +1,7 @@
 # ruff: noqa: ARG001, ARG005 - torch gives a kernel all arguments of its operator
 """The second run of each pair of `values.py pairs`: a model of `value_models.py`, in which one thing is other.
 
-    python benchmarks/value_pairs.py MODEL [CHANGE]
+    python benchmarks/value_pairs.py MODEL [CHANGE] [dropout] [bfloat16] [cuda]
 
 Where the process is one of several ranks, the thing is other on rank 1 alone.
 """
@@ -36,11 +36,12 @@ class Pair:
 
 
 def kernel(operator: str, function: Callable[..., torch.Tensor]) -> Change:
-    """Replace the kernel of an operator on CPU, as another release or another machine would."""
+    """Replace the kernels of an operator, as another release or another machine would."""
 
     def change(_model: Any, _inputs: Inputs) -> None:
         library = torch.library.Library("aten", "IMPL")
-        library.impl(operator, function, "CPU")
+        for device in ("CPU", "CUDA"):
+            library.impl(operator, function, device)
         _libraries.append(library)  # it is undone with the object
 
     return change
@@ -113,6 +114,12 @@ PAIRS = [
     Pair("dtypes", "loop", "leaky_relu", "F.leaky_relu("),
 ]
 
+DEVICES = [
+    Pair("devices", "gpt2", "gelu", "F.gelu("),
+    Pair("devices", "vit", "tanh", "torch.tanh("),
+    Pair("devices", "mamba", "silu", "F.silu("),
+]
+
 
 class Dropped(nn.Module):
     """A model whose first input loses elements at random."""
@@ -136,6 +143,9 @@ def main() -> None:
         CHANGES[change](made, inputs)
     if "bfloat16" in options:
         made, inputs = made.bfloat16(), tuple(each.bfloat16() for each in inputs)
+    if "cuda" in options:  # both are made on the CPU: a GPU draws other random numbers
+        made, inputs = made.cuda(), tuple(each.cuda() for each in inputs)
+        torch.set_default_device("cuda")
     compiled = torch.compile(Dropped(made) if "dropout" in options else made)
     compiled(*inputs).backward()
 

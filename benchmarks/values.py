@@ -3,9 +3,11 @@
     python benchmarks/values.py faults [--only TEXT]    30 faults: is the node that is wrong first named, and its line
     python benchmarks/values.py controls [--threads N]  10 sound programs of low precision: nothing may be accused
     python benchmarks/values.py pairs [--only TEXT]     20 differences of two runs: the node and its line
+    python benchmarks/values.py devices [--device cpu]  3 programs on the CPU and on CUDA, sound and with a fault there
     python benchmarks/values.py cost                    GPT-2 of 12 layers: CPU time of a recorded call, and bytes
 
-Each `--python OTHER` of `pairs` has another torch: one run of the pairs of releases is made in it.
+Each `--python OTHER` of `pairs` has another torch: one run of the pairs of releases is made in it. `devices --device
+cpu` compares one thread with two, where there is no GPU.
 
 Exit code: 0 if all faults and pairs are named, no control is accused, and the cost is within its limits.
 """
@@ -122,13 +124,17 @@ def controls(threads: int | None) -> bool:
     return not accused + failed
 
 
-def record(folder: Path, name: str, python: str, *words: str, ranks: bool = False) -> list[Path]:
+def record(
+    folder: Path, name: str, python: str, *words: str, ranks: bool = False, threads: str | None = None
+) -> list[Path]:
     """Record a run of `value_pairs.py` with its values. Returns its recordings, by rank."""
     made = folder / (f"{name}/" if ranks else f"{name}.dynadiag")
     program = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
     command = [python, "-m", "dynadiag", "record", "--values", "-o", f"{made}/" if ranks else str(made)]
     command += ["-m", *program, "value_pairs.py", *words] if ranks else ["value_pairs.py", *words]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = threads
     done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=LIMIT)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)}: {done.stderr}")
@@ -177,6 +183,30 @@ def pairs(only: str, others: list[str]) -> bool:
         is_same, _ = difference(*again)
     print(f"\n{named} of {total} named; the same run twice: {'same' if is_same else 'DIFFERENT'}")
     return named == total and is_same
+
+
+def devices(device: str, only: str) -> bool:
+    """Compare runs on the CPU with sound and faulty ones on another device, and print what `dynadiag diff` names."""
+    from value_pairs import DEVICES
+
+    good = []
+    for pair in DEVICES:
+        if only not in pair.model:
+            continue
+        with tempfile.TemporaryDirectory() as made:
+            folder, words = Path(made), ("cuda",) if device == "cuda" else ()
+            before = record(folder, "before", sys.executable, pair.model, "", threads="1")[0]
+            for change in ("", pair.change):
+                after = record(folder, f"after{change}", sys.executable, pair.model, change, *words, threads="2")[0]
+                _, found = difference(before, after)
+                told = [(each["text"], linecache.getline(each["file"] or "", each["line"] or 0)) for each in found]
+                beyond = [(text, line) for text, line in told if "rounding" not in text]
+                good.append(bool(beyond and pair.text in beyond[0][1]) if change else not beyond)
+                verdict = "MISSED" if not good[-1] else "named" if change else "same"
+                shown = "; ".join(f"{text}: {line.strip()}" for text, line in told[:2]) or "nothing"
+                print(f"{verdict:7} {pair.model}, {change or 'sound'}: {shown}", flush=True)
+    print(f"\n{sum(good)} of {len(good)} as they must be")
+    return all(good)
 
 
 _COST = """
@@ -231,11 +261,12 @@ def _cost(size: dict[str, int]) -> bool:
 
 
 def main() -> None:
-    """Run one of the four."""
+    """Run one of the five."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("faults", "controls", "pairs", "cost"))
+    parser.add_argument("what", choices=("faults", "controls", "pairs", "devices", "cost"))
     parser.add_argument("--only", default="", help="faults or pairs whose name contains this")
     parser.add_argument("--python", action="append", default=[], help="a Python with another torch, for `pairs`")
+    parser.add_argument("--device", default="cuda", help="of the other run of `devices`")
     parser.add_argument("--threads", type=int, help="OMP_NUM_THREADS of the controls")
     args = parser.parse_args()
     began = time.perf_counter()
@@ -243,6 +274,7 @@ def main() -> None:
         "faults": lambda: faults(args.only),
         "controls": lambda: controls(args.threads),
         "pairs": lambda: pairs(args.only, args.python),
+        "devices": lambda: devices(args.device, args.only),
         "cost": cost,
     }
     good = run[args.what]()

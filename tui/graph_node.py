@@ -14,8 +14,8 @@ from dynadiag.kernels.document_links import NodeOrigin
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, rename
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.records import Frame
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.paths import short_chain, short_place
-from dynadiag.render.readable_graph import attribute_name
 from tui.documents import Document
 from tui.line_links import LineKey, LineLinks
 from tui.location import Location, source_place

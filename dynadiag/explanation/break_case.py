@@ -249,7 +249,7 @@ class BreakCase:
 
     @property
     def is_loop_condition(self) -> bool:
-        """Whether the place is in the condition of a ``while``."""
+        """Whether the place decides how often a loop runs: a ``while``, or an ``if`` that breaks out of a loop."""
         return is_loop_condition(self.source, self.item.span)
 
     @property

@@ -13,6 +13,7 @@ from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.torch_text.sources import attribute_name
 
 __all__ = ["EPSILON", "ValueTable", "bounds_text", "operator_name", "range_text", "read_values", "sizes"]
 __all__ += ["value_findings"]
@@ -254,7 +255,7 @@ def _wrong_value(table: ValueTable) -> _Told | None:
         return None
     stored, call = table.stored[node.index], table.call_of(node)
     by = f"kernel {stored.kernel}" if stored.kernel else "compiled code"
-    title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in the {call.graph} graph"
+    title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in {_place(call)}"
     cause = "float64 contradicts it, and rounding does not explain that"
     if stored.off_float64 is not None:
         far = f"{stored.off_float64:.3g} of the largest element"
@@ -274,7 +275,7 @@ def _not_finite(table: ValueTable) -> _Told | None:
     number = summary.nan or summary.inf
     what = "NaN" if summary.nan else "infinite"
     total = math.prod(sizes(summary.shape))
-    title = f"{node.node} ({operator_name(node.op)}) has {number:,} {what} of {total:,} in the {call.graph} graph"
+    title = f"{_title(node)} has {number:,} {what} of {total:,} in {_place(call)}"
     cause = node.cause
     if node.op == "placeholder":
         is_first = bool(call.call) and all(each.call >= call.call for each in table.calls)
@@ -308,7 +309,7 @@ def _low_precision(table: ValueTable) -> _Told | None:
     if node is None or units is None:
         return None
     call, usual = table.call_of(node), table.typical_units[node.summary.dtype]
-    title = f"{node.node} ({operator_name(node.op)}) loses precision in {node.summary.dtype}"
+    title = f"{_title(node)} loses precision in {node.summary.dtype}, in {_place(call)}"
     cause = (
         f"on the same inputs it is off by {node.off_float64:.3g} of its largest element from float64: {units:,.0f} "
         f"units in the last place, where others of its type are off by {usual:.3g}"
@@ -316,14 +317,38 @@ def _low_precision(table: ValueTable) -> _Told | None:
     return _Told(Rule.LOW_PRECISION, "warning", node, call.compile_id, title, cause, tuple(_input_facts(table, node)))
 
 
+def _title(node: NodeValue) -> str:
+    name = attribute_name(node.node)
+    return name if node.op in ("placeholder", "get_attr") else f"{name} ({operator_name(node.op)})"
+
+
+def _place(call: ValuesCall) -> str:
+    return f"the {call.graph} graph{f', call {call.call}' if call.call else ''}"
+
+
 def _input_facts(table: ValueTable, node: NodeValue) -> Iterator[Fact]:
-    for each in table.inputs_of(node):
+    read = table.inputs_of(node)
+    for each in read:
         yield Fact("reads", _input_text(each), each.span if each.span != node.span else None)
+    if node.op != "placeholder" and not any(map(_is_weight, read)):
+        weight = next(
+            (each for each in reversed(table.origins_of(node)) if any(map(_is_weight, table.inputs_of(each)))), None
+        )
+        if weight is not None:
+            names = ", ".join(attribute_name(each.node) for each in table.inputs_of(weight) if _is_weight(each))
+            yield Fact("last weights", f"{names}, which {weight.node} reads", weight.span)
+
+
+def _is_weight(node: NodeValue) -> bool:
+    """Whether it is a parameter or a buffer of a module: it tells which of several layers a line belongs to."""
+    return node.op == "placeholder" and "." in attribute_name(node.node)
 
 
 def _input_text(node: NodeValue) -> str:
     """A value, and what made it infinite if it is."""
-    return f"{node.node}: {range_text(node)}{f'; {node.cause}' if node.summary.inf and node.cause else ''}"
+    return (
+        f"{attribute_name(node.node)}: {range_text(node)}{f'; {node.cause}' if node.summary.inf and node.cause else ''}"
+    )
 
 
 def _element_facts(node: NodeValue, stored: StoredNodeValue) -> Iterator[Fact]:

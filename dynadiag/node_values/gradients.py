@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynadiag.node_values.node_run import is_mutating
-from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized
+from dynadiag.node_values.summary import ValueInterpreter, distance, is_summarized
+from dynadiag.node_values.writes import is_mutating
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state
 
@@ -118,7 +118,7 @@ def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: 
     return run.gradients | {name: value for name, value in leaves.items() if value is not None}
 
 
-class _Differentiated(LayoutInterpreter):
+class _Differentiated(ValueInterpreter):
     """Runs a graph and keeps the gradient of each value that autograd computes."""
 
     def __init__(self, module: GraphModule) -> None:
@@ -153,7 +153,7 @@ def _first_wrong(
     Only what is computed from tangents is a gradient: the other nodes compute values of the forward graph once more.
     An operator that passes a gradient on unchanged has no node of its own: the node of another line holds it.
     """
-    run = LayoutInterpreter(backward, garbage_collect_values=False)
+    run = ValueInterpreter(backward, garbage_collect_values=False)
     copies = float64_copies(copy_tensors(list(given)))
     with torch.no_grad(), float64_operators(torch.float32):
         run.run(*copies)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +32,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from dynadiag.node_values.node_run import is_mutating, is_uninitialized, memory_of, mutates
-from dynadiag.node_values.summary import LayoutInterpreter, blocks, distance, is_summarized, largest_of
+from dynadiag.node_values.node_run import NodeRun, is_uninitialized
+from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of
+from dynadiag.node_values.writes import is_mutating, memory_of, mutates
 from dynadiag.torch_private.trial import compile_in_this_process
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
 from dynadiag.trial.fp64_oracle import beyond_rounding
@@ -257,7 +259,7 @@ def _run(
     return run
 
 
-class _SyncedRun(LayoutInterpreter):
+class _SyncedRun(ValueInterpreter):
     """A run in which stored values replace computed ones.
 
     ``computed`` has what was computed there before, ``eps`` the machine epsilon of each node that computes.
@@ -342,21 +344,30 @@ _MAX_NODES = 64  # that are compiled once more
 
 
 def wrong_within(
-    module: GraphModule, wrong: str, stored: Mapping[str, StoredValue], values: Mapping[str, Any], state: Any
+    module: GraphModule,
+    wrong: str,
+    stored: Mapping[str, StoredValue],
+    values: Mapping[str, Any],
+    run: NodeRun,
+    state: Any,
 ) -> tuple[str, torch.Tensor] | None:
     """Return the first wrong node between stored values and the node ``wrong``, with its compiled value.
 
-    ``values`` are those of all nodes, from what compiled code stored. None if nothing lies between, if a node there
-    writes to its input, or if none is wrong once compiled so. Raises what the compiler raises.
+    ``values`` are those of all nodes, from what compiled code stored; inputs as the graph got them. ``run`` is the
+    uncompiled run, which knows what was written to. None if nothing lies between, or if none is wrong once compiled so.
+    Raises what the compiler raises.
     """
     last = next(node for node in module.graph.nodes if node.name == wrong)
-    inside = _between([last], {*stored, *(node.name for node in module.graph.nodes if node.name not in values)})
-    if len(inside) < 2 or len(inside) > _MAX_NODES or any(_is_written(node) for node in inside):
+    memory = {name: memory_of(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
+    written = {memory.get(node.name) for node in run.writes.of}
+    outside = {node.name for node in module.graph.nodes if node.name not in values}
+    inside = _between([last], outside | {name for name in stored if memory.get(name) not in written}, run.reads)
+    if len(inside) < 2 or len(inside) > _MAX_NODES:
         return None
     part, inputs = _part(module, inside, values)
     compile_in_this_process()
     with torch.no_grad():
-        returned = torch.compile(part, fullgraph=True)(*inputs)
+        returned = torch.compile(part, fullgraph=True)(*copy_tensors(inputs))
     names = [node.name for node in inside if is_summarized(values.get(node.name))]
     compiled = {
         name: StoredValue(value, None) for name, value in zip(names, returned, strict=True) if is_summarized(value)
@@ -366,25 +377,29 @@ def wrong_within(
     return None if first is None else (first, compiled[first].value)
 
 
-def _between(last: Sequence[Node], known: Container[str]) -> list[Node]:
-    """The nodes that ``last`` are computed of since those that are ``known``, and these, in the order of the graph."""
+def _between(
+    last: Sequence[Node], known: Container[str], reads: Mapping[str, Sequence[str]] | None = None
+) -> list[Node]:
+    """The nodes that ``last`` are computed of since those that are ``known``, and these, in the order of the graph.
+
+    ``reads`` has the names of further nodes that a node depends on.
+    """
     found, waiting = set(last), list(last)
+    named = {node.name: node for node in last[0].graph.nodes} if last else {}
     while waiting:
-        for node in waiting.pop().all_input_nodes:
-            if node.op.startswith("call_") and node.name not in known and node not in found:
-                found.add(node)
-                waiting.append(node)
+        node = waiting.pop()
+        for source in (*node.all_input_nodes, *(named[name] for name in (reads or {}).get(node.name, ()))):
+            if source.op.startswith("call_") and source.name not in known and source not in found:
+                found.add(source)
+                waiting.append(source)
     return sorted(found)
 
 
-def _is_written(node: Node) -> bool:
-    """Whether a node writes to what it reads, or others write to it or to what it reads."""
-    around = [node, *(user for each in (node, *node.all_input_nodes) for user in each.users)]
-    return any(is_mutating(each) for each in around)
-
-
 def _part(module: GraphModule, inside: list[Node], values: Mapping[str, Any]) -> tuple[GraphModule, tuple[Any, ...]]:
-    """A graph of these nodes that returns each of their tensors, and its inputs."""
+    """A graph of these nodes that returns each of their tensors, and its inputs.
+
+    If a node writes to what it reads, it returns copies of them, as they are then.
+    """
     graph, copies, inputs = Graph(), dict[Node, Node](), list[Any]()
     outside = dict.fromkeys(node for each in inside for node in each.all_input_nodes if node not in inside)
     for node in outside:
@@ -394,8 +409,13 @@ def _part(module: GraphModule, inside: list[Node], values: Mapping[str, Any]) ->
             copies[node] = graph.placeholder(node.name)
             value = values[node.name]
             inputs.append(value.detach() if isinstance(value, torch.Tensor) else value)
+    is_written, returned = any(map(is_mutating, inside)), list[Node]()
     for node in inside:
         copies[node] = graph.node_copy(node, lambda each: copies[each])
         copies[node].name = node.name
-    graph.output(tuple(copies[node] for node in inside if is_summarized(values.get(node.name))))
+        if is_summarized(values.get(node.name)):
+            own = copies[node.args[0]] if node.target is operator.setitem else copies[node]
+            kept = f"kept_{node.name}"
+            returned.append(graph.create_node("call_function", torch.clone, (own,), name=kept) if is_written else own)
+    graph.output(tuple(returned))
     return GraphModule(module, graph), tuple(inputs)

@@ -6,8 +6,7 @@ lost before it.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,23 +16,21 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
 from dynadiag.node_values.product_sample import COLUMNS, ROWS, ProductSample, product_sample
-from dynadiag.node_values.summary import LayoutInterpreter, distance, is_summarized, summary_of, twin_of
+from dynadiag.node_values.summary import ValueInterpreter, distance, is_summarized, summary_of, twin_of
+from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
-_IN_PLACE = (operator.setitem, operator.delitem)
-_IN_PLACE_OPERATORS = frozenset(  # `iadd` and its like, not `invert`
-    name for name in dir(operator) if name[0] == "i" and {name[1:], f"{name[1:]}_"} & set(dir(operator))
-)
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
 
-class NodeRun(LayoutInterpreter):
+class NodeRun(ValueInterpreter):
     """One run of a graph. ``nodes`` has a JSON object for each node that ran, in order.
 
     ``values`` has the values of the nodes that are ``wanted``, as they were when they were computed. ``whole`` is
-    called with each node and its value. ``notes`` say what could not be described.
+    called with each node and its value. ``notes`` say what could not be described. ``reads`` has for each node those
+    that it reads, and those that wrote to what it reads.
     """
 
     def __init__(
@@ -48,12 +45,13 @@ class NodeRun(LayoutInterpreter):
         self.nodes: list[dict[str, Any]] = []
         self.values: dict[str, torch.Tensor] = {}
         self.notes: dict[str, None] = {}
+        self.reads: dict[str, list[str]] = {}
         self._named, self._wanted, self._whole = named, wanted, whole
         self._mutates = mutates(module)
         self._stacks: dict[str, int] = {}
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
-        self._writers: dict[Node, list[str]] = {}  # of a value that was written to: what a reader reads
+        self.writes = Writes()
 
     @property
     def stacks(self) -> list[str]:
@@ -61,29 +59,21 @@ class NodeRun(LayoutInterpreter):
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
-        versions = self._versions() if is_mutating(n) else {}
+        self.reads[n.name] = list(
+            dict.fromkeys(name for each in n.all_input_nodes for name in self.writes.read_as(each))
+        )
+        is_write = is_mutating(n)
+        before = self.writes.versions(self.env, self.tensors_read(n)) if is_write else {}
         try:
             value = self._described(n)
-            self._note_writes(n, value, versions)
+            if is_write:
+                self.writes.note(n, value, before)
+            elif n.op == "placeholder" and self._mutates:
+                self.writes.hold(n, value)
             return value
         finally:
             for source in self.user_to_last_uses.get(n, ()):
                 self._wide.pop(source, None)
-
-    def _versions(self) -> dict[Node, int]:
-        """How often each value that is held was written to. Views share the number."""
-        held = ((source, value) for source, value in self.env.items() if isinstance(value, torch.Tensor))
-        return {source: value._version for source, value in held if not value.is_inference()}
-
-    def _note_writes(self, n: Node, value: Any, versions: Mapping[Node, int]) -> None:
-        """Note a node as the writer of the values that it changed in place: later readers get what it wrote."""
-        for source, version in versions.items():
-            if (held := self.env[source])._version != version:
-                earlier = self._writers.get(source, [source.name])[0]
-                self._writers[source] = [n.name] if _is_whole(value, held) else [earlier, n.name]
-
-    def _input_names(self, n: Node) -> list[str]:
-        return list(dict.fromkeys(name for each in n.all_input_nodes for name in self._writers.get(each, [each.name])))
 
     def _described(self, n: Node) -> Any:
         """Run a node, and describe its value."""
@@ -98,6 +88,7 @@ class NodeRun(LayoutInterpreter):
         if is_uninitialized(n) and is_summarized(value):
             value.zero_()
             self.notes[f"{n.name} is uninitialized memory: zeros stand for it"] = None
+            return self._keep(n, value)
         is_view = isinstance(value, torch.Tensor) and memory_of(value) in memory and not writes
         if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
             return self._keep(n, value, before)
@@ -124,10 +115,11 @@ class NodeRun(LayoutInterpreter):
     def _widened(self, source: Node) -> Any:
         """A value in float64. It is kept until its last reader, because parameters and residuals have several."""
         value = self.env[source]
-        versions = [tensor._version for tensor in ([value] if isinstance(value, torch.Tensor) else tensors_in(value))]
+        tensors = [value] if isinstance(value, torch.Tensor) else tensors_in(value)
+        state = self.writes.of.get(source), [0 if each.is_inference() else each._version for each in tensors]
         kept = self._wide.get(source)
-        if kept is None or kept[0] != versions:
-            self._wide[source] = kept = versions, pytree.tree_map(_in_float64, value)
+        if kept is None or kept[0] != state:
+            self._wide[source] = kept = state, pytree.tree_map(_in_float64, value)
         return kept[1]
 
     def _keep(self, n: Node, value: Any, before: Any = None, state: Any = None) -> Any:
@@ -157,7 +149,7 @@ class NodeRun(LayoutInterpreter):
         sample = product_sample(n, _name_of(n), value, self.env) if is_sampled else None
         wide = self._in_float64(n, before, state, sample) if state is not None else None
         off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
-        node = {"node": n.name, "op": _operator_of(n), "inputs": self._input_names(n), **described, "off_float64": off}
+        node = {"node": n.name, "op": _operator_of(n), "inputs": self.reads[n.name], **described, "off_float64": off}
         if sample is not None:
             self.notes[f"of a large product in float32 {ROWS} rows and {COLUMNS} columns are compared with float64"] = (
                 None
@@ -184,56 +176,10 @@ def _in_float64(value: Any) -> Any:
     return value.detach().to(torch.complex128 if value.is_complex() else torch.float64) if is_narrow else value
 
 
-def is_mutating(n: Node) -> bool:
-    """Whether a node writes to one of its inputs."""
-    if not n.op.startswith("call_"):
-        return False  # the names of parameters end with an underscore too
-    if isinstance(n.target, torch._ops.OpOverload):
-        return n.target._schema.is_mutable
-    if isinstance(n.target, torch._ops.OpOverloadPacket):
-        return any(getattr(n.target, name)._schema.is_mutable for name in n.target.overloads())
-    name = n.target if isinstance(n.target, str) else getattr(n.target, "__name__", "")
-    return (
-        n.target in _IN_PLACE
-        or "out" in n.kwargs
-        or _is_inplace(n)
-        or (name.endswith("_") and not name.endswith("__"))
-        or name.strip("_") in _IN_PLACE_OPERATORS
-        or isinstance(n.target, torch._ops.HigherOrderOperator)
-        or n.op == "call_module"
-        or name in ("batch_norm", "instance_norm")  # their running statistics
-    )
-
-
-def _is_inplace(n: Node) -> bool:
-    """Whether a function such as ``relu(x, True)`` is called with its argument ``inplace``."""
-    names = getattr(getattr(n.target, "__code__", None), "co_varnames", ())
-    return bool(n.kwargs.get("inplace") or dict(zip(names, n.args, strict=False)).get("inplace"))
-
-
-def mutates(module: GraphModule) -> bool:
-    """Whether a node of a graph writes to what it reads, inputs among it."""
-    return any(map(is_mutating, module.graph.nodes))
-
-
 def is_uninitialized(n: Node) -> bool:
     """Whether a node is memory that nobody has written to."""
     packet = getattr(n.target, "overloadpacket", n.target)
     return n.op != "call_module" and getattr(packet, "__name__", packet) in _UNINITIALIZED
-
-
-def _is_whole(value: Any, held: torch.Tensor) -> bool:
-    """Whether a value is the same part of memory as another tensor."""
-    form = held.data_ptr(), held.shape, held.stride()
-    return isinstance(value, torch.Tensor) and (value.data_ptr(), value.shape, value.stride()) == form
-
-
-def memory_of(value: torch.Tensor) -> int:
-    """Return what is equal for tensors that share storage."""
-    try:
-        return value.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        return id(value)
 
 
 def _operator_of(n: Node) -> str:

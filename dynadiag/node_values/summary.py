@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import zlib
 from typing import Any
 
@@ -67,11 +68,22 @@ def _flat(value: torch.Tensor) -> torch.Tensor:
     return value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
 
 
+_WITH_OPERATORS = {  # torch has no count, extremes or infinities of these; the other type has all their numbers
+    torch.bool: torch.uint8,
+    torch.uint16: torch.int64,
+    torch.uint32: torch.int64,
+    torch.uint64: torch.float64,
+    torch.float8_e4m3fn: torch.float32,
+    torch.float8_e4m3fnuz: torch.float32,
+    torch.float8_e5m2: torch.float32,
+    torch.float8_e5m2fnuz: torch.float32,
+    torch.float8_e8m0fnu: torch.float32,
+}
+
+
 def _statistics(flat: torch.Tensor) -> dict[str, Any]:
-    numbers = flat.abs() if flat.is_complex() else flat
+    numbers = flat.abs() if flat.is_complex() else flat.to(_WITH_OPERATORS.get(flat.dtype, flat.dtype))
     samples = _samples(numbers)
-    if numbers.dtype is torch.bool:
-        numbers = numbers.to(torch.uint8)
     nan = inf = zero = 0
     bounds, total, squares = list[float](), 0.0, 0.0
     for part in numbers.split(_BLOCK) if numbers.numel() else ():
@@ -146,17 +158,19 @@ def largest_of(numbers: torch.Tensor) -> float:
     return max(-float(low), float(high))
 
 
-class LayoutInterpreter(Interpreter):
-    """An interpreter in which ``aten.view`` takes a tensor of any stride, as Inductor's does.
+class ValueInterpreter(Interpreter):
+    """An interpreter of what torch compiles.
 
-    AOTAutograd traces a backward with the strides of eager. Inductor may choose others, such as channels last, for what
-    the forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
+    ``x[index] = y`` has a value: ``x``. ``aten.view`` takes a tensor of any stride, as Inductor's does: AOTAutograd
+    traces a backward with the strides of eager, but Inductor may choose others, such as channels last, for what the
+    forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
     """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.aten.view.default:
             target = torch.ops.aten.reshape.default
-        return super().call_function(target, args, kwargs)
+        value = super().call_function(target, args, kwargs)
+        return args[0] if target is operator.setitem else value
 
     def tensors_read(self, node: Node) -> list[torch.Tensor]:
         """The tensors that a node reads."""

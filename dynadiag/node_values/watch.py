@@ -31,8 +31,9 @@ from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
-from dynadiag.node_values.node_run import NodeRun, mutates
+from dynadiag.node_values.node_run import NodeRun
 from dynadiag.node_values.summary import distance, have_same_bits, is_summarized, summary_of
+from dynadiag.node_values.writes import mutates, writers
 from dynadiag.torch_private import bisect as compile_hooks
 from dynadiag.torch_private import graph_calls, kernel_codegen
 from dynadiag.torch_private import trial as backend_hooks
@@ -174,13 +175,14 @@ class _Watcher:
                 # A compiled backward reuses the memory of what the forward saved.
                 is_written = graph.graph == "backward" or mutates(graph.module)
                 own = given if graph.graph == "backward" else tuple(given)
-                stored, returned, notes = dict[str, StoredValue](), (), list[str]()
+                own = copy_tensors(own) if is_written else own
+                shown, notes = _Shown({}, (), ()), list[str]()
                 try:
-                    stored, returned = _stored_by(call, copy_tensors(own) if is_written else own, graph)
+                    shown = _shown_by(call, own, graph)
                 except Exception as error:  # noqa: BLE001 - the uncompiled values may show why
                     notes.append(f"compiled code raises: {_text_of(error)}")
                 set_random_state(state)
-                described = self._describe(graph, number, given, stored, returned, state)
+                described = self._describe(graph, number, given, shown, state)
                 described["notes"] += notes
                 return json.dumps(described, allow_nan=False).encode()
 
@@ -201,43 +203,42 @@ class _Watcher:
             return call(arguments)
         if not kernel_codegen.can_read_tensors():
             return call(arguments)
-        stored, returned = _stored_by(call, arguments, graph)
+        shown = _shown_by(call, arguments, graph)
         after = random_state()
         try:
             set_random_state(before)
-            described = self._describe(graph, number, given, stored, returned, before)
+            described = self._describe(graph, number, given, shown, before)
             self._append(graph, number, json.dumps(described, allow_nan=False), began, before)
         except Exception as error:  # noqa: BLE001 - as above
             self._append_failure(graph, number, error)
         finally:
             set_random_state(after)
-        return returned
+        return shown.returned
 
     def _check(self, graph: _Graph) -> None:
         """Raises `ForkFailed` if the graph must not run twice."""
         if graph_calls.has_collective(graph.module):
             raise ForkFailed("the graph communicates with other processes, so it is not run a second time")
 
-    def _describe(
-        self, graph: _Graph, number: int, given: list[Any], stored: dict[str, StoredValue], returned: Any, state: Any
-    ) -> dict[str, Any]:
+    def _describe(self, graph: _Graph, number: int, given: list[Any], shown: _Shown, state: Any) -> dict[str, Any]:
         """Run the graph uncompiled, and describe its values and those of compiled code."""
-        _add_returned(graph.module, returned, stored)
         whole: dict[str, torch.Tensor] = {}
 
         def keep(name: str, value: torch.Tensor) -> None:
             if self._options.keeps_whole(name):
                 whole[name] = value.detach().clone()
 
-        wanted = frozenset(stored) if graph.frame is None else frozenset(node.name for node in graph.module.graph.nodes)
-        run = NodeRun(graph.module, named=self._options.names, wanted=wanted, whole=keep)
+        names = {node.name for node in graph.module.graph.nodes}
+        if graph.frame is None:
+            names = {*shown.stored, *(node.name for node in _output_nodes(graph.module)), *writers(graph.module)}
+        run = NodeRun(graph.module, named=self._options.names, wanted=frozenset(names), whole=keep)
         failure = None
         try:
             with torch.no_grad():
                 run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
-        self._add_stored(graph, run, given, stored, state)
+        self._add_stored(graph, run, given, {**shown.stored, **_final_values(graph.module, run, shown)}, state)
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
@@ -265,7 +266,7 @@ class _Watcher:
             more = f" and {len(unjudged) - _MAX_NAMES} more" if len(unjudged) > _MAX_NAMES else ""
             names = ", ".join(unjudged[:_MAX_NAMES])
             run.notes[f"not judged (random numbers, or no value in float64): {names}{more}"] = None
-        stored = {**stored, **self._narrowed(graph, run, stored, judged, judgements, state)}
+        stored = {**stored, **self._narrowed(graph, run, given, stored, judged, judgements, state)}
         if graph.frame is not None and graph.frame.forward is not None and not torch.cuda.is_initialized():
             stored |= self._compared_with_autograd(graph, graph.frame.forward, run, given, stored, judgements)
         for node in run.nodes:
@@ -291,6 +292,7 @@ class _Watcher:
         self,
         graph: _Graph,
         run: NodeRun,
+        given: list[Any],
         stored: Mapping[str, StoredValue],
         judged: Judgements,
         judgements: dict[str, Judgement],
@@ -300,8 +302,9 @@ class _Watcher:
         wrong = next((node for node in run.nodes if (one := judged.of.get(node["node"])) and one.wrong), None)
         if wrong is None or torch.cuda.is_initialized():  # nothing is compiled in the program's own process
             return {}
+        inputs = zip((node.name for node in graph.module.graph.find_nodes(op="placeholder")), given, strict=True)
         try:
-            first = wrong_within(graph.module, wrong["node"], stored, judged.values, state)
+            first = wrong_within(graph.module, wrong["node"], stored, {**judged.values, **dict(inputs)}, run, state)
         except Exception as error:  # noqa: BLE001 - the compiler may refuse a part; the stored value is known
             run.notes[f"what lies before {wrong['node']} is not compiled once more: {_text_of(error)}"] = None
             return {}
@@ -384,8 +387,19 @@ def _outside_tracebacks(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tuple[dict[str, StoredValue], Any]:
-    """Make a call of compiled code. Returns what its kernels stored, by node, and its result.
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a call of compiled code showed: what its kernels stored, by node, its result, and the inputs that it may
+    have written to, as they were then.
+    """
+
+    stored: Mapping[str, StoredValue]
+    returned: Any
+    inputs: tuple[Any, ...]
+
+
+def _shown_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> _Shown:
+    """Make a call of compiled code.
 
     A buffer is shown by the kernel that stores it and by those that read it. If they show different values, another
     kernel has written to it in between: the value that is read counts.
@@ -393,6 +407,7 @@ def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tup
     stored, unfinished = dict[str, StoredValue](), dict[str, StoredValue]()
     kind = "backward" if graph.graph == "backward" else "forward"
     computed = {node.name for node in graph.module.graph.nodes if node.op.startswith("call_")}
+    inputs = tuple(arguments) if graph.frame is None and mutates(graph.module) else ()
 
     def on_value(label: str, value: Any) -> None:
         of, kernel, name, is_unfinished = json.loads(label)
@@ -406,18 +421,33 @@ def _stored_by(call: Callable[[Any], Any], arguments: Any, graph: _Graph) -> tup
 
     with kernel_codegen.intermediate_hook(on_value):
         returned = call(arguments)
-    return unfinished | stored, returned
+    return _Shown(unfinished | stored, returned, inputs)
 
 
-def _add_returned(module: GraphModule, returned: Any, stored: dict[str, StoredValue]) -> None:
-    """Add what compiled code returned for each node of the graph's output that computes."""
+def _output_nodes(module: GraphModule) -> tuple[Any, ...]:
     (output,) = module.graph.find_nodes(op="output")
-    names = output.args[0] if isinstance(output.args[0], (tuple, list)) else (output.args[0],)
-    values = returned if isinstance(returned, (tuple, list)) else (returned,)
-    for node, value in zip(names, values, strict=False):
-        if isinstance(node, Node) and node.op.startswith("call_") and is_summarized(value):
-            known = stored.get(node.name)
-            stored[node.name] = StoredValue(value.detach(), known.kernel if known is not None else None)
+    found = output.args[0]
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def _final_values(module: GraphModule, run: NodeRun, shown: _Shown) -> dict[str, StoredValue]:
+    """What compiled code returned and left in its inputs, by node.
+
+    What was written to after it was computed is the value of the last node that wrote to it, as far as that did.
+    """
+    returned = shown.returned if isinstance(shown.returned, (tuple, list)) else (shown.returned,)
+    placeholders = module.graph.find_nodes(op="placeholder")
+    found = dict[str, StoredValue]()
+    for node, value in (*zip(placeholders, shown.inputs), *zip(_output_nodes(module), returned)):  # noqa: B905
+        if not isinstance(node, Node) or not is_summarized(value):
+            continue
+        write = run.writes.of.get(node)
+        name = node.name if write is None else write.node
+        part = value if write is None else write.part_of(value)
+        if part is not None and (write is not None or node.op.startswith("call_")):
+            known = shown.stored.get(name)
+            found[name] = StoredValue(part.detach(), known.kernel if known is not None else None)
+    return found
 
 
 def _text_of(error: Exception) -> str:

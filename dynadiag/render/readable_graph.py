@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.graph_parser import IN_PLACE
-from dynadiag.recording.records import Graph
+from dynadiag.recording.records import FAILED_TRACE, Graph
+from dynadiag.recording.torch_text.sources import attribute_name, is_input_name
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
 _FORWARD = re.compile(r"^ *def forward\((?:self(?:, )?)?(.*)$")
@@ -23,9 +24,7 @@ _STATEMENT = re.compile(r"^ +([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")?(?:, |\):?|,$)")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
 _CLEARED = re.compile(r"(?:\w+ = )*None")  # a statement that only frees nodes
-_GRAPH_INPUT = re.compile(r"[lL]_(\w+)_")  # Dynamo's name of an input, such as l_self_modules_0_parameters_weight_
 _INPUT_WORD = re.compile(r"(?<![\w.\"'])l_\w+_(?!\w)")
-_ATTRIBUTES = re.compile(r"(?:^self)?_(?:modules|parameters|buffers)_")
 _OPERATOR = re.compile(
     r"(?<![\w.\"'])torch\.(?:(?:nn\.functional|_C\._nn|_C\._special|ops\.aten)\.|ops\.(?=\w+\.\w)|(?=\w+\())"
 )
@@ -105,15 +104,9 @@ def _input_names(printed: Sequence[str], signatures: Mapping[int, _Signature]) -
     nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
     nodes |= {found["name"] for text in printed if (found := IN_PLACE.match(text))}
     arguments = (found[1] for each in signatures.values() for found in _ARGUMENT.finditer(each.arguments))
-    short = {f"l{name[1:]}": attribute_name(name) for name in arguments if _GRAPH_INPUT.fullmatch(name)}
+    short = {f"l{name[1:]}": attribute_name(name) for name in arguments if is_input_name(name)}
     taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
     return {name: f"input.{word}" if word in taken else word for name, word in short.items()}
-
-
-def attribute_name(name: str) -> str:
-    """Return Dynamo's name of an input as the user's attribute: ``blocks.0.norm1.weight``. Other names stay."""
-    found = _GRAPH_INPUT.fullmatch(name)
-    return _ATTRIBUTES.sub(".", found[1]).strip(".").removeprefix("self.") if found else name
 
 
 def _inputs(signature: str, names: Mapping[str, str]) -> str:
@@ -145,6 +138,7 @@ def shape_text(annotation: str | None) -> str:
 # The title by stage; of any other stage it is "STAGE graph".
 _STAGE_NAMES = {
     "dynamo": "Dynamo's graph",
+    FAILED_TRACE: "traced before the failure",
     "before_pre_grad": "before pre-grad passes",
     "pre_grad": "after pre-grad passes",
     "joint": "joint graph",

@@ -11,6 +11,7 @@ from dynadiag.explanation.formatting import count, short_duration
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.values import EPSILON, ValueTable, bounds_text, operator_name, sizes
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import finding_text
 from dynadiag.render.json_document import CommandDocument, document_of, encode
@@ -241,7 +242,7 @@ def value_row(table: ValueTable, node: NodeValue, cwd: str | None) -> tuple[str,
 
 def _title(node: NodeValue) -> str:
     """``relu_3``, or ``y = relu`` where the name does not say what is computed."""
-    name, op = clean_line(node.node), clean_line(operator_name(node.op))
+    name, op = clean_line(attribute_name(node.node)), clean_line(operator_name(node.op))
     return name if node.op in ("placeholder", "get_attr") or name.startswith(op) else f"{name} = {op}"
 
 

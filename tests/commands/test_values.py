@@ -261,3 +261,49 @@ def test_nodes_of_no_call_are_left_out(folder: Path, sound: Any) -> None:
     done = dynadiag("values", "lost.dynadiag", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert "log (log)" not in done.stdout
+
+
+WRITES = """
+import sys, torch
+from torch._inductor import lowering
+own, times = lowering.lowerings[torch.ops.aten.exp.default], lowering.lowerings[torch.ops.aten.mul.Tensor]
+if "fault" in sys.argv:
+    lowering.lowerings[torch.ops.aten.exp.default] = lambda *args, **kwargs: times(own(*args, **kwargs), 1.01)
+
+@torch.compile
+def averaged(x, kept):
+    raised = torch.exp(x) + 1
+    kept.view(-1).mul_(0.9).add_(raised.view(-1), alpha=0.1)
+    return x / kept
+
+@torch.compile
+def returned(x):
+    raised = torch.exp(x)
+    rows = raised.view(4, 32)
+    rows[1] = 3
+    rows.mul_(2)
+    return raised
+
+@torch.compile
+def kept(x, cache):
+    cache[:, 1].copy_(torch.exp(x) * 3)
+
+x = torch.randn(8, 16)
+averaged(x, torch.ones(8, 16)), kept(x, torch.ones(8, 4, 16))
+with torch.inference_mode():
+    returned(torch.randn(8, 16))
+"""
+
+
+@pytest.mark.parametrize("fault", [True, False])
+def test_what_is_written_to_in_place_is_judged_as_it_was_then(tmp_path: Path, fault: bool) -> None:
+    """Also what no kernel stores, what is returned after a later write, and an input that the graph only writes to."""
+    (tmp_path / "writes.py").write_text(WRITES)
+    made, done = document(tmp_path, "writes.py", *(["fault"] if fault else []))
+    wrong = {
+        node["compile_id"]: node["node"] for node in reversed(made["nodes"]) if (node["stored"] or {}).get("wrong")
+    }
+    assert wrong == ({"0/0": "exp", "1/0": "exp", "2/0": "raised"} if fault else {}), done.stdout
+    off = [node["off_float64"] for node in made["nodes"] if node["op"].endswith("exp")]
+    assert len(off) == 3
+    assert None not in off  # also in inference mode

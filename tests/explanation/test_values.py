@@ -72,6 +72,16 @@ def test_an_input_with_nan_in_a_later_call_says_which_calls_to_record() -> None:
     assert found.cause == "it comes in from outside of this graph"
 
 
+def test_a_node_of_several_layers_has_its_call_and_the_weights_before_it() -> None:
+    weight = "l_self_modules_2_parameters_weight_"
+    nodes = a_node(0, weight, op="placeholder"), a_node(1, "linear_2", weight), a_node(2, "mul_2", "linear_2", nan=1)
+    (found,) = value_findings(ValueTable((a_call(call=7),), nodes, {}), {})
+    assert found.title == "mul_2 (mul_2) has 1 NaN of 4 in the forward graph, call 7"
+    assert [(each.label, each.text) for each in found.evidence][1:] == [
+        ("last weights", "2.weight, which linear_2 reads")
+    ]
+
+
 def test_an_overflow_that_becomes_nan_leads() -> None:
     """Softmax of two infinities is NaN: the product before it is the cause. An overflow elsewhere is not."""
     overflow: dict[str, Any] = {"inf": 2, "cause": "matmul overflows float16: it is 1e+06 in float64"}
@@ -103,7 +113,10 @@ def test_a_node_that_loses_more_than_its_neighbours_is_told() -> None:
     usual = [a_node(index, f"n{index}", off_float64=1e-7) for index in range(6)]
     far = a_node(6, "sum_1", "n0", off_float64=1e-3)
     (found,) = value_findings(table(*usual, far), {})
-    assert (found.rule, found.title) == ("low-precision", "sum_1 (sum_1) loses precision in float32")
+    assert (found.rule, found.title) == (
+        "low-precision",
+        "sum_1 (sum_1) loses precision in float32, in the forward graph",
+    )
 
 
 def test_a_sum_that_cancels_is_not_told() -> None:

@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
 from dynadiag.node_values.judgement import StoredValue, agrees, judge, judge_apart, wrong_within
+from dynadiag.node_values.node_run import NodeRun
 from dynadiag.trial.reference_run import random_state
 
 
@@ -199,7 +200,9 @@ def test_the_wrong_node_inside_of_a_kernel_is_named() -> None:
     made = judge(module, (x,), stored, random_state())
     assert made.of["sum_1"].wrong
     with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "fx_graph_cache": False}):
-        found = wrong_within(module, "sum_1", stored, made.values, random_state())
+        run = NodeRun(module, named=lambda _: True, wanted=frozenset(), whole=lambda *_: None)
+        run.run(x)
+        found = wrong_within(module, "sum_1", stored, made.values, run, random_state())
     assert found is not None
     assert found[0] == "relu"
 

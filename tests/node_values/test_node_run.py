@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
-from dynadiag.node_values.node_run import NodeRun, is_mutating
+from dynadiag.node_values.node_run import NodeRun
 from dynadiag.node_values.summary import distance, have_same_bits, summary_of
+from dynadiag.node_values.writes import is_mutating
 from dynadiag.torch_private.graph_calls import backward_source, operators_with_own_backward
 
 
@@ -50,6 +51,9 @@ def test_a_summary_counts_what_is_not_finite() -> None:
         torch.tensor(2.5),
         torch.randn(4).to(torch.bfloat16),
         torch.randn(4, dtype=torch.complex64).conj(),
+        *(torch.rand(4).to(getattr(torch, f"float8_{kind}")) for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")),
+        torch.ones(4).to(torch.float8_e8m0fnu),
+        *(torch.arange(4).to(dtype) for dtype in (torch.uint16, torch.uint32, torch.uint64)),
         torch.randn(3, 4).T,
         torch.ones(1).expand(5),
         torch.full((3,), math.nan),
@@ -280,3 +284,18 @@ def test_a_view_that_the_layout_forbids_is_a_copy() -> None:
     made = NodeRun(module, named=lambda _: True, wanted=frozenset({"view_default"}), whole=lambda *_: None)
     made.run(value.to(memory_format=torch.channels_last))
     assert torch.equal(made.values["view_default"], value.reshape(8, 49))
+
+
+def test_an_assignment_to_a_part_has_the_value_of_the_whole() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    memory = graph.call_function(torch.empty_like, (x,))
+    for half, value in ((slice(2), 1.0), (slice(2, None), math.inf)):
+        graph.call_function(operator.setitem, (memory, half, value))
+    graph.output(graph.call_function(operator.mul, (memory, 2)))
+    made = NodeRun(fx.GraphModule({}, graph), named=lambda _: True, wanted=frozenset(), whole=lambda *_: None)
+    made.run(torch.ones(4))
+    found = {node["node"]: node for node in made.nodes}
+    assert (found["setitem_1"]["inf"], found["setitem_1"]["shape"]) == (2, [4])
+    assert found["mul"]["inputs"] == ["setitem_1"]
+    assert found["empty_like"]["off_float64"] is None

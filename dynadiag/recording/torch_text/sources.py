@@ -15,10 +15,12 @@ __all__ = [
     "argument_description",
     "argument_steps",
     "as_called",
+    "attribute_name",
     "base_of",
     "holder_of",
     "input_names",
     "is_global",
+    "is_input_name",
     "last_name",
     "local_name",
     "numbered_items",
@@ -35,6 +37,8 @@ _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
 _VARIADIC = re.compile(r"L\['(args'\]\[(?P<index>\d+)|kwargs'\]\['(?P<key>\w+)')\](?P<rest>.*)", re.DOTALL)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _NO_WORD = re.compile(r"[^0-9a-zA-Z]+")
+_GRAPH_INPUT = re.compile(r"[lLgG]_(\w+)_")
+_ATTRIBUTES = re.compile(r"(?:^self)?_(?:modules|parameters|buffers)_")
 _TERM = re.compile(r"[^\s()*+,-]+")
 _SIZE = re.compile(r".*?\.(?:size|stride)\[\d+\]")
 _IMPORTED = re.compile(r"G\['__import_(?P<name>\w+)'\]")  # a module whose function is traced
@@ -134,6 +138,21 @@ def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str
     """
     names = {_NO_WORD.sub("_", source).lower(): source_text(source) for source in sources}
     return [names.get(name.lower(), name) for name in placeholders]
+
+
+def is_input_name(name: str) -> bool:
+    """Whether it is Dynamo's name of an input of a graph that is a local: ``l_x_``."""
+    return _GRAPH_INPUT.fullmatch(name) is not None and name[0] in "lL"
+
+
+def attribute_name(name: str) -> str:
+    """Dynamo's name of an input as the user's attribute. Other names stay.
+
+    >>> attribute_name("l_self_modules_0_parameters_weight_"), attribute_name("relu_1")
+    ('0.weight', 'relu_1')
+    """
+    found = _GRAPH_INPUT.fullmatch(name)
+    return _ATTRIBUTES.sub(".", found[1]).strip(".").removeprefix("self.") if found else name
 
 
 def with_program_names(text: str, sources: Iterable[str]) -> str:

@@ -13,8 +13,9 @@ from functools import cached_property
 from itertools import groupby
 
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.clean import clean_line
-from dynadiag.render.readable_graph import attribute_name, shape_text
+from dynadiag.render.readable_graph import shape_text
 from dynadiag.render.wrap import truncate_end, truncate_middle
 
 _MAX_TITLE = 34  # columns of a box
