@@ -147,7 +147,7 @@ def _named(name: str, case: Case, python: str) -> bool:
         _run(sys.executable, "compare", str(first), str(second), "--json", str(document))
         compared = json.loads(document.read_text())
     told = compared["explained_by"][0] if compared["explained_by"] else {"stage": "none", "text": ""}
-    ok = told["stage"] == case.stage and case.says in told["text"]
+    ok = told["stage"] == case.stage and case.says in told["text"] and not compared["unknown"]
     ratios = ", ".join(f"{each['name']} {each['ratio'] or 0:.2f}" for each in compared["figures"])
     print(f"{'ok   ' if ok else 'WRONG'} {name}: {told['stage']}: {told['text'][:200]} ({ratios})", flush=True)
     return ok
