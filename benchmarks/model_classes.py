@@ -220,6 +220,7 @@ def _fixed(name: str, mode: str, folder: Path, until: float) -> dict[str, Any]:
             os.killpg(process.pid, signal.SIGKILL)
             errors = "it took too long"
         document = _read(place / "fix.json")
+    overlay.with_suffix(".log").write_text(errors)
     row = {"name": name, "mode": mode, "held_out": is_held_out(name), "seconds": time.monotonic() - start}
     row |= _judged(document) if document else {"error": errors[-300:]}
     _write(_part(folder, name, mode, "fix"), row)

@@ -11,7 +11,7 @@ from dynadiag.explanation.advice_on_recompiles import REMEDIES
 from dynadiag.explanation.break_remedies import BREAKS, FAMILIES
 from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.cuda_graphs import CUDA_GRAPHS, OVERWRITTEN
-from dynadiag.explanation.exports import EXPORTS
+from dynadiag.explanation.export_remedies import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial

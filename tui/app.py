@@ -117,8 +117,7 @@ class Browser(SettingsApp, CommandActionsApp):
         yield Prompt(id="prompt")
         yield Static(id="status", markup=False)
         yield Keys(id="keys")
-        width, height = MIN_SIZE
-        yield Static(f"too small: {width}x{height} at least", id="small", markup=False)
+        yield Static("too small: {}x{} at least".format(*MIN_SIZE), id="small", markup=False)
 
     def on_load(self) -> None:
         """Handle signals before the driver changes the terminal."""
@@ -201,11 +200,11 @@ class Browser(SettingsApp, CommandActionsApp):
     def action_open(self) -> None:
         """List the recordings of the state folder and of the open ones' folders, and open the chosen one, too."""
         first, self._pick = self._pick, False
-        self.pick_recording(self._open, self.session.path, first=first)
-
-    def _open(self, path: Path | None) -> None:
-        if path is not None:
-            self.go_to_in((path, Location(SCREENS[0].name)))
+        self.pick_recording(
+            lambda path: self.go_to_in(None if path is None else (path, Location(SCREENS[0].name))),
+            self.session.path,
+            first=first,
+        )
 
     # Bookmarks
 

@@ -100,9 +100,7 @@ class CodePaneModel:
     def sources(self, key: str) -> Mapping[str, Sequence[str]] | None:
         """Dynamo's nodes of the nodes of a later graph; ``None`` for a graph of Dynamo's itself."""
         graph = self.graphs.get(int(key.partition(":")[2])) if key.startswith("event:") else None
-        if self.linker is None or graph is None or graph.stage == "dynamo":
-            return None
-        return self.linker.sources(graph)
+        return None if self.linker is None or graph is None or graph.is_of_dynamo else self.linker.sources(graph)
 
     @property
     def module(self) -> GeneratedModule | None:
@@ -134,7 +132,7 @@ class CodePaneModel:
         if ref is None or module is None or ref.key not in self.links:
             return "", LineLinks()
         lowered = LOWERED if graph is not None and graph.event == module.graph_event else ""
-        stage = CODE if pane == "kernel" else DYNAMO if graph is not None and graph.stage == "dynamo" else lowered
+        stage = CODE if pane == "kernel" else DYNAMO if graph is not None and graph.is_of_dynamo else lowered
         return stage, self.links[ref.key]
 
     def ref(self, pane: str) -> DocumentRef | None:
@@ -212,7 +210,7 @@ def read_panes(
     board.selected["later"] = preferred_stage(board.documents_of["later"])
     is_small = sum(graph.nodes for graph in graphs) <= MAX_MODULE_NODES
     modules = generated_modules(session.recording, compile_id) if board.documents_of["kernel"] and is_small else ()
-    origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.stage == "dynamo"}
+    origins = {graph.index: read_origins(session.recording, graph) for graph in graphs if graph.is_of_dynamo}
     board.linker = RecordedLinks(
         session.recording,
         graphs,
@@ -344,12 +342,12 @@ def failure_text(item: Compile, made: Mapping[str, Sequence[DocumentRef]]) -> st
 
     Empty if none of these. `made` are the documents that it left.
     """
-    if item.outcome == "skipped" and not made["dynamo"]:
+    has_graph = any(ref.stage == "dynamo" for ref in made["dynamo"])
+    if item.outcome == "skipped" and not has_graph:
         return f"left all of {one_line(item.function)} to Python"
     if item.outcome != "error":
         return ""
-    when = "after code was generated" if made["kernel"] else "before code was generated"
-    when = when if made["dynamo"] else "before Dynamo had a graph"
+    when = f"{'after' if made['kernel'] else 'before'} code was generated" if has_graph else "while Dynamo traced it"
     return f"failed {when}" if item.error else f"did not end: the recording ends {when}"
 
 
@@ -390,8 +388,7 @@ def read_diff(session: Session, board: CodePaneModel, pane: str) -> Document | N
     """Return the diff of a pane's document against the previous stage, or ``None`` for the first stage."""
     from difflib import unified_diff
 
-    before = made_of(board, pane)
-    after = board.ref(pane)
+    before, after = made_of(board, pane), board.ref(pane)
     if before is None or after is None:
         return None
     ref = replace(after, kind="diff", key=f"diff:{before.key}:{after.key}", title=f"{before.title} → {after.title}")

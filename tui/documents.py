@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from dynadiag.recording.records import Compile, Graph, Kernel, Span
+from dynadiag.recording.records import DYNAMO_STAGES, Compile, Graph, Kernel, Span
 from dynadiag.render.readable_graph import graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
 from tui.line_links import LineLinks
@@ -136,8 +136,8 @@ def compile_documents(
         DocumentRef(f"event:{graph.event}", "graph", title.text, graph.compile_id, graph.stage, title.direction)
         for graph, title in zip(graphs, graph_titles(graphs), strict=True)
     ]
-    dynamo = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage == "dynamo"]
-    later = [ref for ref, graph in zip(made, graphs, strict=True) if graph.stage != "dynamo"]
+    dynamo = [ref for ref in made if ref.stage in DYNAMO_STAGES]
+    later = [ref for ref in made if ref.stage not in DYNAMO_STAGES]
     return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
 
 

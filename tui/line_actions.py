@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +49,19 @@ def edit_path(app: App[int], path: Path, line: int) -> str | None:
     try:
         command = editor_command(editor, path, line)
         with app.suspend():
-            code = subprocess.run(command, check=False).returncode
+            return _problem_of(command)
     except SuspendNotSupported:
         return "this terminal cannot be given to an editor"
-    except OSError as error:
-        return f"{editor}: {error.strerror}; set $EDITOR"
     except ValueError as error:  # a quote in $EDITOR is not closed
         return f"{editor}: {error}; set $EDITOR"
+
+
+def _problem_of(command: Sequence[str]) -> str | None:
+    """Run an editor, and return why it failed. It raises nothing: Textual would not take the terminal back."""
+    try:
+        code = subprocess.run(command, check=False).returncode
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}; set $EDITOR"
     return None if code == 0 else f"{command[0]} exited with code {code}"
 
 
@@ -227,10 +233,8 @@ class LineActionsApp(App[int]):
 
     def edit_file(self, path: Path) -> None:
         """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""
-        if path.suffix == ".py" and path.is_file():
-            self._report_editor(edit_path(self, path, 1))
-        else:
-            self._report_editor(f"{path}: this repro does not exist any more")
+        exists = path.suffix == ".py" and path.is_file()
+        self._report_editor(edit_path(self, path, 1) if exists else f"{path}: this repro does not exist any more")
 
     def _report_editor(self, problem: str | None) -> None:
         if problem:

@@ -95,7 +95,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
         Column("rank", spare=1),
         Column("compile"),
         Column("kind", max_width=9),
-        Column("what", max_width=32),
+        Column("what", max_width=32, is_path=True),
         Column("time line", min_last_width=_MIN_BAR),
     )
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -23,6 +23,7 @@ from dynadiag.bisection.failing_rung import (
 from dynadiag.bisection.ladder import (
     rung_plan,
 )
+from dynadiag.bisection.narrowing import compared_values
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import OnTrial, TrialSearch
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
@@ -32,7 +33,7 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["BACKWARD_FAILS_TOO", "HOOKS", "bisect", "bisect_call"]
+__all__ = ["BACKWARD_NOTES", "HOOKS", "bisect", "bisect_call"]
 
 HOOKS = ("dynadiag.bisection.compiler_hooks",)
 _WHAT_IS_KNOWN = {
@@ -47,15 +48,22 @@ _DOUBTFUL_REPEATS = 5  # final runs as written, if an outcome was seen to come a
 _FINAL_REPEATS = 1  # final runs as written, if no outcome was seen to come and go
 _MAX_HANG_TRIALS = 25  # below the rung; each that hangs takes the whole time limit
 _GROWING_TIME = "no few decisions make it {}: it may only take longer the more of them are on"
-BACKWARD_FAILS_TOO = (
+_BACKWARD_PASSES = "uncompiled, the backward of each compiled call passes"
+_BACKWARD_FAILS_TOO = (
     "uncompiled it fails in the same way once its backward runs; AOTAutograd traces the backward of each graph that "
     "needs a gradient, also where nothing calls it (torch.no_grad() avoids that)"
 )
+BACKWARD_NOTES = (_BACKWARD_PASSES, _BACKWARD_FAILS_TOO)  # on a failure that nothing but the compiler runs into
 _MAX_PRINTED_LINES = 4
 _RANDOM_OPERATOR = re.compile("rand|dropout|bernoulli|normal(?!iz)|uniform|exponential|geometric|poisson|multinomial")
 _RANDOM_NUMBERS_NOTE = (
     "it passes with torch._inductor.config.fallback_random = True, which leaves random operators to eager's kernels. "
     "Where only drawn values differ, that is by design: from the same seed Inductor draws other numbers"
+)
+
+_RIGHT_CALLS_NOTE = (
+    "with --accuracy it passes: each compiled call was compared with its uncompiled self, and none is wrong by more "
+    "than rounding"
 )
 
 
@@ -114,7 +122,12 @@ def _run(bisection: Bisection) -> Verdict:
     bisection.rung = located.rung
     if located.cached:
         return _found(located, _find_confused_graphs(bisection, located))
+    bisection.search.fill_idle_core(rerun_as_written(bisection))
     finding = _descend(bisection, located)
+    if (lower := _shown_without(bisection, located, finding)) is not None:
+        located, bisection.rung = lower, lower.rung
+        finding = _descend(bisection, lower)
+        bisection.search.reference = lower.first.signature  # how it fails as written
     try:
         return _flaky_or_found(bisection, _at_lowest_rung(bisection, located, finding), finding)
     except AnswersContradictError:
@@ -146,7 +159,6 @@ def _last_lines(outcome: Outcome) -> tuple[str, ...]:
 def _descend(bisection: Bisection, located: FailingRung) -> DescentResult:
     rung, outcome = located.rung, located.outcome
     bisection.search.reference = outcome.signature
-    bisection.search.fill_idle_core(rerun_as_written(bisection))
     base = replace(rung_plan(bisection.base, rung), record=())
     is_hang = outcome.is_hang
     bisection.search.budget.leave(_MAX_HANG_TRIALS, by_time=not is_hang)
@@ -158,6 +170,22 @@ def _descend(bisection: Bisection, located: FailingRung) -> DescentResult:
             raise
         failing = "hang" if is_hang else "fail"
         return DescentResult(notes=(f"{_GROWING_TIME.format(failing)}: {stop}",), fails_by_time=True)
+
+
+def _shown_without(bisection: Bisection, located: FailingRung, finding: DescentResult) -> FailingRung | None:
+    """The lower rung whose error shows at the failing one too, once the culprits are off: then they only hid it."""
+    below = [rung for rung in RUNGS[: RUNGS.index(located.rung)] if located.rungs.get(rung) == "different"]
+    shown = bisection.search.run(finding.plans[0], "the culprits off").signature if below and finding.plans else None
+    if shown is None:
+        return None
+    errors = {rung: bisection.search.run(*bisection.labeled_rung(rung)) for rung in below}  # known from the ladder
+    found = [rung for rung, error in errors.items() if error.status_against(shown, across_rungs=True) == "same"]
+    if not found:
+        return None
+    told = "".join(shown.message.splitlines()[:1]).rstrip(".")
+    bisection.notes.append(f"at {found[0]} it fails with another error: {shown.type}: {told} (the search is for that)")
+    rungs = located.rungs | {located.rung: "different"} | dict.fromkeys(found, "same")
+    return replace(located, rung=found[0], outcome=errors[found[0]], rungs=rungs)
 
 
 def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: DescentResult) -> FailingRung:
@@ -174,7 +202,8 @@ def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: Descent
 
 
 def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:
-    bisection.notes += _random_number_notes(bisection, located)
+    random = _random_number_notes(bisection, located)
+    bisection.notes += random or (_accuracy_notes(bisection, located) if finding.confirmed else [])
     bisection.notes += _traced_backward_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:
@@ -227,9 +256,25 @@ def _traced_backward_notes(bisection: Bisection, located: FailingRung) -> list[s
     label = "uncompiled, with a backward of each call"
     uncompiled = bisection.search.run(plan, label, across_rungs=True).signature
     if uncompiled is None:
-        return ["uncompiled, the backward of each compiled call passes"]
+        return [_BACKWARD_PASSES]
     same = (uncompiled.where, uncompiled.cause) == (failure.where, failure.cause)
-    return [BACKWARD_FAILS_TOO] if same else []
+    return [_BACKWARD_FAILS_TOO] if same else []
+
+
+def _accuracy_notes(bisection: Bisection, located: FailingRung) -> list[str]:
+    """Of an assertion of the program that fails: whether a compiled call is wrong, or the assertion too strict."""
+    failure = located.outcome.signature
+    own = failure is not None and failure.type == "AssertionError" and not failure.where
+    if not own or bisection.base.accuracy or located.rung == "eager":
+        return []
+    plan, search = rung_plan(bisection.base, located.rung), bisection.search
+    values = compared_values(replace(plan, record=()))
+    if search.known_status(values) is not None and search.run(*values).diverged_value:
+        return []  # a note names it already
+    judged = search.run(replace(plan, accuracy=True), "with --accuracy")
+    if judged.signature is not None and judged.signature.is_wrong_result:
+        return [f"with --accuracy: {judged.signature.message.strip()}"]
+    return [_RIGHT_CALLS_NOTE] if judged.passed else []
 
 
 def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:

@@ -33,6 +33,7 @@ from dynadiag.trial.plan import INTERMEDIATES, LOWER_RUNG
 
 __all__ = ["install"]
 
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 # Passes that are no optimizations: a graph with their operators cannot be lowered without them.
 _MANDATORY_PASSES = ("decompose_", "stable_sort", "fix_auto_functionalized")
 _compiling: list[GraphModule] = []  # graphs that Inductor is compiling, the innermost last
@@ -100,7 +101,9 @@ def _disables_subsystem(_backend: str, subsystem: str, debug_info: Callable[[], 
 
 
 def _lowering_on(node: Node | None) -> bool:
-    if node is None or node.meta.get("val", node) is None:  # an assertion has no value, and no ATen kernel
+    value = None if node is None else node.meta.get("val", node)
+    # An assertion has no value, and a number no tensor that an ATen kernel could return.
+    if node is None or value is None or isinstance(value, _NUMBERS):
         return True
     if is_exporting() and not packages_call(node.target):
         return True

@@ -55,8 +55,8 @@ _COMPUTED_AS_THEY_ARE = tuple(
     f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)
 )
 
-
-_OFF = {"node": "uncompiled"}  # what it means to switch a kind off, where that is another word
+# What it means to switch a kind off, where that is another word.
+_OFF = {"node": "uncompiled", "kernel": "without vectors"}
 
 
 @dataclass(frozen=True, slots=True)

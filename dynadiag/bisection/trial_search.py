@@ -226,7 +226,11 @@ class TrialSearch:
             self._lengthen_limit()
 
     def note_other_failure(self, found: Signature, label: str) -> None:
-        """Keep a failure other than the one that is searched for, unless it was seen before."""
+        """Keep a failure other than the one that is searched for, unless it was seen before. A wrong result is what an
+        assertion of the program is about.
+        """
+        if found.is_wrong_result and self.reference is not None and self.reference.type == "AssertionError":
+            return
         error, message = unwrapped_error(found.type, found.message)
         first = "".join(message.splitlines()[:1])
         self._other_failures.setdefault(found.identity(), f"{label}: {error}: {first[:200]}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
-from dynadiag.explanation.formatting import list_counted
+from dynadiag.explanation.formatting import count, list_counted
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.recording.records import Span
 from dynadiag.render.clean import clean, clean_line
@@ -147,8 +147,7 @@ def verdict_text(verdict: Verdict, cwd: str, printer: Printer) -> str:
     for culprit in verdict.culprits:
         lines += ["", *_culprit(culprit, cwd, printer)]
     lines += [*_notes(verdict, printer), *_reproduce_commands(verdict, printer)]
-    seconds = f"{verdict.seconds:.0f} s"
-    lines += ["", printer.paint(f"{verdict.trials} trials in {seconds}", "dim")]
+    lines += ["", printer.paint(f"{count(verdict.trials, 'trial')} in {verdict.seconds:.0f} s", "dim")]
     return "\n".join(lines) + "\n"
 
 

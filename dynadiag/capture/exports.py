@@ -24,6 +24,7 @@ _PARTS = {
     "torch.jit.save": "/constants.pkl",
     "torch.save": "/data.pkl",
 }
+_NOT_TRACED = ("dynadiag", "sympy")  # torch computes with sympy
 _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 
 
@@ -120,5 +121,5 @@ def _frame_of(frame: FrameType, lines: dict[int, int]) -> dict[str, Any]:
 
 
 def _is_users(frame: FrameType) -> bool:
-    is_ours = str(frame.f_globals.get("__name__")).partition(".")[0] == "dynadiag"
-    return not is_ours and not is_stdlib_or_torch(frame.f_code.co_filename)
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return package not in _NOT_TRACED and not is_stdlib_or_torch(frame.f_code.co_filename)

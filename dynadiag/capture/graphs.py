@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -28,29 +29,37 @@ _FILE = re.compile(r'(?m)^ *File "([^"\n]+)"')  # in a stack as Python prints it
 _MAX_LIST_ITEMS = 1_000  # elements of a list argument; a longer list is written as its length
 
 
-def graph_json(gm: fx.GraphModule) -> str:
-    """Return the graph module and its subgraphs as one JSON text, one node per line, so that it can be diffed."""
+def graph_json(graph: fx.Graph, owner: torch.nn.Module | None = None) -> str:
+    """Return a graph and the subgraphs of its owner as one JSON text, one node per line, so that it can be diffed."""
     stacks: dict[str, int] = {}
     modules: dict[tuple[str, ...], int] = {}
     storages: dict[int, int] = {}
-    encoded = (_encode_node(node, stacks, modules, storages) for node in gm.graph.nodes)
+    encoded = (_encode_node(node, stacks, modules, storages) for node in graph.nodes)
     nodes = [json.dumps(node, separators=(",", ":")) for node in encoded]
     subgraphs = {
-        name: json.loads(graph_json(child)) for name, child in gm.named_children() if isinstance(child, fx.GraphModule)
+        name: json.loads(graph_json(child.graph, child))
+        for name, child in (owner.named_children() if owner is not None else ())
+        if isinstance(child, fx.GraphModule)
     }
     parts = [
         '"nodes": [\n' + ",\n".join(nodes) + "\n]",
         '"stacks": ' + json.dumps(list(stacks)),
         '"modules": ' + json.dumps(list(modules)),
-        '"symbols": ' + json.dumps(_size_symbols(gm)),
+        '"symbols": ' + json.dumps(_size_symbols(graph)),
         '"subgraphs": ' + json.dumps(subgraphs),
     ]
     return "{" + ",\n".join(parts) + "}"
 
 
-def source_files(gm: fx.GraphModule) -> list[str]:
+def printed_graph(graph: fx.Graph) -> str:
+    """Return a graph as torch prints it in its trace (``GraphModule.print_readable``). It may lack its output."""
+    code = graph.python_code("self", verbose=True, include_stride=True, include_device=True).src.lstrip("\n")
+    return f"class GraphModule(torch.nn.Module):\n{textwrap.indent(code, '    ')}"
+
+
+def source_files(graph: fx.Graph) -> list[str]:
     """Return the files of the lines that made the nodes: those of functions that Dynamo inlined too."""
-    stacks = dict.fromkeys(node.meta.get("stack_trace") or "" for node in gm.graph.nodes)
+    stacks = dict.fromkeys(node.meta.get("stack_trace") or "" for node in graph.nodes)
     return list(dict.fromkeys(file for stack in stacks for file in _FILE.findall(stack)))
 
 
@@ -164,9 +173,9 @@ def plain_size(size: Any) -> int | str:
     return size if type(size) is int else str(size)
 
 
-def _size_symbols(gm: fx.GraphModule) -> dict[str, dict[str, str]]:
+def _size_symbols(graph: fx.Graph) -> dict[str, dict[str, str]]:
     """The range and the example value of each size symbol of the graph."""
-    for node in gm.graph.nodes:
+    for node in graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         env = getattr(getattr(value, "fake_mode", None), "shape_env", None)
         if env is not None:

@@ -18,6 +18,9 @@ from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.torch_private import capture as torch_private
 
 if TYPE_CHECKING:
+    from torch.fx import Graph
+    from torch.nn import Module
+
     from dynadiag.capture.recorder import Recorder
 import json
 
@@ -70,6 +73,9 @@ def _probe_error(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     fatal = torch_private.ends_in_exception(found["e"], one_graph=bool(found.get("one_graph")))
     above = {"callers": code_locations.user_callers(emitter)} if fatal else {}
     _append_break(recorder, metadata, emitter, found["e"], fatal=fatal, named=above)
+    for graph in torch_private.unfinished_graphs(found["e"]):
+        _append_graph(recorder, metadata, graph)
+        recorder.append("failed_trace", {}, metadata, graphs.printed_graph(graph))
 
 
 def _append_break(
@@ -88,10 +94,14 @@ def _append_break(
 
 def _probe_graph(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
     found = _locals(*torch_private.GRAPH_EMITTER, emitter)
-    recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(found["gm"]))
-    for file in graphs.source_files(found["gm"]):
-        recorder.record_source(file, metadata, library=True)
+    _append_graph(recorder, metadata, found["gm"].graph, found["gm"])
     recorder.append("options", describe_options(found["self"].compiler_fn), metadata)
+
+
+def _append_graph(recorder: Recorder, metadata: Mapping[str, Any], graph: Graph, owner: Module | None = None) -> None:
+    recorder.append("graph", {"stage": "dynamo"}, metadata, graphs.graph_json(graph, owner))
+    for file in graphs.source_files(graph):
+        recorder.record_source(file, metadata, library=True)
 
 
 def _probe_guards(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
@@ -132,6 +142,14 @@ def _probe_metrics(recorder: Recorder, _metadata: Mapping[str, Any], _emitter: F
     recorder.record_cache_lookups()
 
 
+def _probe_missing_kernel(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    """Append where a draft of an export runs an operator on the example, as it has no fake kernel."""
+    operator, frames = metadata["missing_fake_kernel"]["op"], code_locations.user_callers(emitter)
+    recorder.append("missing_kernel", {"op": operator, "stack": frames}, metadata)
+    for frame in frames[-1:]:
+        recorder.record_source(frame["file"], metadata)
+
+
 # By the name of the event, or of its artifact.
 PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_start": _probe_start,
@@ -145,6 +163,7 @@ PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "aotautograd_cache_miss": _probe_aot_lookup,
     "compilation_metrics": _probe_metrics,
     "bwd_compilation_metrics": _probe_metrics,
+    "missing_fake_kernel": _probe_missing_kernel,
 }
 
 

@@ -104,7 +104,7 @@ def _open_journal(folder: Path, settings: settings_.Settings) -> Journal:
     except OSError as error:
         raise DynadiagError(f"cannot make the folder {folder}: {error.strerror}") from error
     journal = _create_journal(folder, settings)
-    journal.append({"dynadiag_run": run_header(settings.target, settings.parent)})
+    journal.append({"dynadiag_run": run_header(settings.target, settings.parent) | {"codegen": settings.codegen}})
     return journal
 
 

@@ -55,6 +55,7 @@ _KINDS_WITH_COMMENTS = frozenset(
         "inductor_output_code",
         "dynamo_graph_break_reason",
         "dynamo_error",
+        "dynadiag_failed_trace",
     }
 )
 _LOOKUPS = ("fx_graph_cache_", "fx_graph_bundled_cache_", "aotautograd_cache_", "dynadiag_cache_key")

@@ -30,6 +30,7 @@ _RELEVANT_PREFIXES = (
     "CUDA_VISIBLE",
 )
 _MAX_VALUE = 500  # characters of a variable that are recorded: a setting, or a list of paths
+_DRAWN = 2**32  # a larger seed is hardly a program's own
 _MAX_FRAMES = 8  # of a stack
 _MAX_NAMES = 1000  # names that are tried for one recording
 
@@ -146,6 +147,7 @@ def run_footer(started: float, error: BaseException | None = None, *, source: bo
     return {
         "seconds": time.time() - started,
         "device": _device(),
+        "seed": _seed(),
         "uncaught": None if error is None else f"{type(error).__module__}.{type(error).__qualname__}",
         "peak_memory": _peak_memory(),
         "message": message,
@@ -191,6 +193,13 @@ def _device() -> str | None:
     if torch is None:
         return None
     return str(torch.cuda.get_device_name()) if uses_gpu() else "cpu"
+
+
+def _seed() -> int | str | None:
+    """The seed of torch's random numbers, "random" where torch drew it itself, from 53 bits (CPUGeneratorImpl.cpp)."""
+    torch = sys.modules.get("torch")
+    seed = None if torch is None else int(torch.initial_seed())
+    return seed if seed is None or seed < _DRAWN else "random"
 
 
 def _peak_memory() -> int | None:

@@ -11,7 +11,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import event_data
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Compile
+from dynadiag.recording.records import FULL, Compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,13 @@ class Measurement:
     fallbacks: tuple[Fallback, ...]
     recording: str | None = None
     late: tuple[Compile, ...] = ()  # compiles after the end of the warm-up
+    is_full: bool = False  # the size limit was reached
     cold_after: int | None = None  # calls of the warm-up that was asked for, and did not end
 
     @property
     def failed(self) -> bool:
-        """Whether the program failed, so that findings after the failure are not known."""
-        return self.exit_code not in (0, None)
+        """Whether the program failed, or its recording reached its size limit: findings after that are not known."""
+        return self.exit_code not in (0, None) or self.is_full
 
 
 def measure(
@@ -110,6 +111,7 @@ def measure(
         fallbacks=tuple(_fallbacks(calls)),
         recording=recording,
         late=tuple(each for each in explanation.compiles if each.compile_id in late),
+        is_full=FULL in explanation.run.notes,
         cold_after=after if explanation.warm_up is None else None,
     )
 

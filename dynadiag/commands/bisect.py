@@ -33,6 +33,7 @@ from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.search_options import SearchOptions, add_resume, add_search_options, linked_file
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import count
 from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
@@ -96,7 +97,7 @@ def find_culprits_of(
             asked = replace(options.of_bisection, record=tuple(record))
             verdict = replace(bisect(search, asked), **_report_fields(program))
     except InterruptedSearch as interrupt:
-        progress.message(f"interrupted after {log.count} trials; resume with --resume {log.output}")
+        progress.message(f"interrupted after {count(log.count, 'trial')}; resume with --resume {log.output}")
         raise InterruptedSearch(replace(interrupt.verdict, **_report_fields(program))) from None
     log.add_verdict(verdict.to_json())
     log.finish(verdict.exit_code, force=True)

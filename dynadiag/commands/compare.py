@@ -4,9 +4,9 @@ TARGET is FILE.py:NAME or pkg.mod:NAME, a function without arguments that return
 Options come before it; words after it belong to the program. All variants are set up first and then measured in turn,
 so that a machine that slows down affects all of them alike. The uncompiled call is always measured.
 
-A and B are two recordings instead: their step time, peak memory and launches, each with its interval where it was
-measured in rounds, and the first stage of compiling that differs, which explains them. Step times are in the recordings
-that this command writes; nothing is run.
+A and B are two recordings instead: what they were given that differs, their step time, peak memory and launches, and
+the first stage of compiling that differs, where the profiles agree that it explains them. Step times are in the
+recordings that this command writes; nothing is run.
 
 Each variant writes a recording into a folder (-o). `dynadiag explain` and `dynadiag browse` show what was compiled,
 `browse` also the times.
@@ -35,6 +35,11 @@ from dynadiag.render.json_document import encode
 from dynadiag.trial.program import TargetError
 from dynadiag.trial.supervise import Limits
 
+# Options on what is run and measured.
+_MEASURES = (
+    *((name, f"--{name}") for name in ("modes", "backends", "amp", "dynamic", "also", "inputs", "repeat", "timeout")),
+    *(("fresh", "--fresh"), ("force", "--force"), ("output", "-o"), ("step", "--train, --inference")),
+)
 _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 
 
@@ -148,6 +153,10 @@ def _compare_recordings(args: argparse.Namespace) -> int:
     """Compare two recordings. Raises `DynadiagError` if not two are named."""
     if len(args.arguments) != 1 or not names_recording(args.arguments[0]):
         raise DynadiagError(f"compare: {args.target[:200]} is a recording: name a second one beside it")
+    parser = argparse.ArgumentParser()
+    prepare_parser(parser)
+    if unused := [option for name, option in _MEASURES if getattr(args, name) != parser.get_default(name)]:
+        raise DynadiagError(f"compare: {', '.join(unused)}: two recordings are only read, nothing is run; leave it out")
     names = (args.target, args.arguments[0])
     with open_recording(Path(names[0])) as a, open_recording(Path(names[1])) as b:
         found = compare_recorded(a, b)

@@ -28,6 +28,7 @@ from dynadiag.commands import common, outputs
 from dynadiag.commands.progress import ProgressPrinter
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.formatting import count
 from dynadiag.fixes.edits import unified_diff
 from dynadiag.fixes.fix_report import FixDocument, encode_document, report_text
 from dynadiag.fixes.fix_result import FixResult, document_of, exit_code_of
@@ -108,7 +109,7 @@ def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[Fix
     except FailsUncompiled as failed:
         return FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
     except KeyboardInterrupt:
-        progress.message(f"interrupted after {log.count} trials")
+        progress.message(f"interrupted after {count(log.count, 'trial')}")
         raise
 
 

@@ -45,7 +45,7 @@ def _nodes(recording: Recording, index: int) -> nx.DiGraph:
         raise DynadiagError(f"{recording.path}: no graph {index}; {known}")
     nodes = recording.nodes(index)
     if not nodes:
-        kept = [str(graph.index) for graph in graphs if graph.stage == "dynamo"][:20]
+        kept = [str(graph.index) for graph in graphs if graph.is_of_dynamo][:20]
         raise DynadiagError(
             f"{recording.path}: the nodes of graph {index} ({graphs[index].stage}) were not recorded; "
             f"try these graphs of Dynamo: {', '.join(kept) or 'none'}"

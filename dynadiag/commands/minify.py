@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.bisect import new_trial_log, trial_search
@@ -87,6 +88,7 @@ def _case(result: MinifyResult, program: Program) -> TriagedCase:
         repro_name=Path(result.repro or "repro.py").name,
         program=program_text(program),
         repro_output=result.printed,
+        shown=FailureDocument.of(result.reduced),
         command=program.text,
     )
 

@@ -24,6 +24,7 @@ import contextlib
 import json
 import os
 import shutil
+import site
 import stat
 import subprocess
 import sys
@@ -217,6 +218,7 @@ def _run(args: argparse.Namespace, scratch: Path) -> int:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
         "HOME": str(root / "home"),
         "XDG_STATE_HOME": str(root / "home"),
+        "PYTHONUSERBASE": site.getuserbase(),  # its packages may be those of the user, below the home
         "TMPDIR": str(root / "tmp"),
         "TORCHINDUCTOR_CACHE_DIR": str(root / "caches"),
         "USER": "sandbox",  # asked for where no file of users is

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dynadiag.bisection.document import BisectDocument
+from dynadiag.bisection.document import BisectDocument, FailureDocument
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
 from dynadiag.commands import bisect_releases, common, outputs
 from dynadiag.commands.bisect import find_culprits_of, new_trial_log
@@ -282,6 +282,7 @@ class TriageRun:
             program="" if redact else program_text(self.program),
             output="" if redact else _end_of(self.kept / _OUTPUT),
             repro_output=self.minified.printed if self.minified and not redact else "",
+            shown=FailureDocument.of(self.minified.reduced) if self.minified and not redact else None,
             command=verdict.command.replace(self.program.target, self.program.target.removeprefix(f"{Path.cwd()}/"), 1)
             if verdict
             else "",

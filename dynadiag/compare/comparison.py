@@ -181,7 +181,8 @@ class MeasurementSession:
         if reply is not None:
             result = self.results[variant]
             rounds = (*result.rounds, tuple(reply["times"]))
-            self.results[variant] = replace(result, rounds=rounds, warm_peak=Peak(**reply["memory"]))
+            yardstick = (*result.yardstick, reply["yardstick"])
+            self.results[variant] = replace(result, rounds=rounds, yardstick=yardstick)
 
     def finish(self) -> None:
         """Measure one round of each variant that made its first calls and has no round yet."""
@@ -199,11 +200,12 @@ class MeasurementSession:
                 self.results[variant] = replace(self.results[variant], inputs=tuple(reply["seconds"]))
 
     def count(self) -> None:
-        """Count what one call runs on a GPU."""
+        """Count the memory of one call, and what it runs on a GPU."""
         for variant in list(self._running):
             reply = self._request(variant, "count")
-            if reply is not None and "gpu" in reply:
-                self.results[variant] = replace(self.results[variant], gpu=Gpu(**reply["gpu"]))
+            if reply is not None:
+                gpu = Gpu(**reply["gpu"]) if "gpu" in reply else None
+                self.results[variant] = replace(self.results[variant], warm_peak=Peak(**reply["memory"]), gpu=gpu)
 
     def profile(self) -> None:
         """Profile warm calls."""
@@ -220,12 +222,7 @@ class MeasurementSession:
     def keep(self) -> None:
         """Add to each recording what was measured, for a later comparison of two recordings."""
         for variant, process in self._running.items():
-            result = self.results[variant]
-            peak = result.warm_peak.host if result.warm_peak.device is None else result.warm_peak.device
-            launches = None if result.gpu is None else result.gpu.launches
-            warm = result.warm
-            seconds, interval = (None, None) if warm is None else (warm.median, result.confidence_interval)
-            process.add_event(MEASURED, asdict(Measured(seconds, interval, peak, launches)))
+            process.add_event(MEASURED, asdict(_measured(self.results[variant])))
 
     def _request(self, variant: Variant, kind: str, **arguments: Any) -> dict[str, Any] | None:
         """Send a request to a variant. Returns the reply, or None if the variant failed: its result has the failure."""
@@ -256,6 +253,20 @@ class MeasurementSession:
         if self._options.fresh:
             environment |= cache_variables(Path(scratch))
         return environment
+
+
+def _measured(result: VariantResult) -> Measured:
+    """What a recording keeps of the measurement."""
+    of, warm = result.variant, result.warm
+    peak = result.warm_peak.host if result.warm_peak.device is None else result.warm_peak.device
+    return Measured(
+        seconds=None if warm is None else warm.median,
+        interval=None if warm is None else result.range,
+        peak=peak,
+        launches=None if result.gpu is None else result.gpu.launches,
+        yardstick=(min(result.yardstick), max(result.yardstick)) if result.yardstick else None,
+        given={"variant": of.label, "step": of.step, "threads": str(result.threads)},
+    )
 
 
 def _file_name(variant: Variant) -> str:

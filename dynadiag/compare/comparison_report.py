@@ -214,7 +214,7 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
         yield "peaks: memory that torch allocated on the GPU; launches: a CUDA graph of many kernels counts as one"
         yield "Triton, tensor cores: share of the kernels' time; cold call: the GPU's cache is flushed before the call"
     elif measured:
-        yield "peaks: growth of the process's memory, in the first calls and in warm calls"
+        yield "first peak: growth of the process's memory; warm peak: what the tensors of a call held at once"
     if not any(result.gpu for result in measured) and any(kernel_counts(result) for result in measured):
         yield "kernels: calls in the generated code, of Inductor's kernels and of library kernels"
 

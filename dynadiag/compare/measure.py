@@ -23,7 +23,7 @@ from torch.utils import benchmark
 
 from dynadiag.compare.profile_spans import CALL, GRAPH, LAUNCHES, ProfileSpan, compile_ids_run, warm_calls
 from dynadiag.compare.variant import Variant
-from dynadiag.torch_private.operator_profile import mark_graphs, profiler_mark
+from dynadiag.torch_private.operator_profile import allocated_at_once, mark_graphs, profiler_mark
 
 _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 # Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
@@ -31,6 +31,8 @@ _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 WARM_UP_CALLS = 3
 # Calls in a profile: a median needs five, and the events of more than 50 take long to read
 MIN_PROFILED_CALLS, MAX_PROFILED_CALLS = (5, 50)
+# Work that is the same in every program, timed in each round: how fast the machine was then.
+_YARDSTICK, _SIDE, _YARDSTICK_SHARE = "(square @ square).sin_().sum()", 256, 0.2
 
 
 class Measurer:
@@ -44,7 +46,6 @@ class Measurer:
         self._marked_step = self._step_of(args, marked=True)
         self._other_steps: list[Callable[[], Any]] = []
         self._spans: list[ProfileSpan] = []
-        self._before_warm: int | None = None
 
     def first(self) -> dict[str, Any]:
         """Make the first calls: the seconds of each, their peak memory (bytes), the torch version and the device."""
@@ -53,19 +54,23 @@ class Measurer:
             torch.cuda.reset_peak_memory_stats()
         seconds = [_timed_call(self._step) for _ in range(WARM_UP_CALLS)]
         peaks = {"host": _growth_since(before), "device": _device_peak()}
-        self._reset_peaks()
+        if _on_gpu():
+            torch.cuda.reset_peak_memory_stats()
         return {"seconds": seconds, "memory": peaks, **_run_info()}
 
     def round(self, seconds: float) -> dict[str, Any]:
-        """Time warm calls for about ``seconds``: seconds per call of each block, and the peak memory so far (bytes)."""
-        timer = benchmark.Timer("step()", globals={"step": self._step}, num_threads=torch.get_num_threads())
-        times = timer.blocked_autorange(min_run_time=seconds).times
-        host = None if self._before_warm is None else _growth_since(self._before_warm)
-        return {"times": times, "memory": {"host": host, "device": _device_peak()}}
+        """Time warm calls for about ``seconds``: seconds per call of each block, and those of the `_YARDSTICK`."""
+        times = _timer("step()", step=self._step).blocked_autorange(min_run_time=seconds).times
+        square = torch.ones(_SIDE, _SIDE)
+        yardstick = _timer(_YARDSTICK, square=square).blocked_autorange(min_run_time=seconds * _YARDSTICK_SHARE)
+        return {"times": times, "yardstick": yardstick.median}
 
     def count(self) -> dict[str, Any]:
-        """Profile one warm call on a GPU. Empty if the variant uses no GPU."""
-        return {"gpu": profile_call(self._step)} if _on_gpu() else {}
+        """Profile one warm call: its peak memory (bytes), and on a GPU its kernels."""
+        if not _on_gpu():
+            return {"memory": {"host": allocated_at_once(self._step), "device": None}}
+        memory = {"host": None, "device": _device_peak()}  # before the profile, which writes to a buffer
+        return {"memory": memory, "gpu": profile_call(self._step)}
 
     def inputs(self, each: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Call once with each of the other arguments: the seconds of each call, in order."""
@@ -108,17 +113,6 @@ class Measurer:
             step = partial(_train, step, tuple(_leaves(self._fn, args, self._kwargs)))
         return _with_step_begin(step, self._variant)
 
-    def _reset_peaks(self) -> None:
-        """Reset the memory peaks. Writing 5 resets VmHWM to the resident size (proc_pid_clear_refs(5))."""
-        if _on_gpu():
-            torch.cuda.reset_peak_memory_stats()
-        try:
-            Path("/proc/self/clear_refs").write_text("5")
-        except OSError:  # this Linux kernel cannot reset it: there is no peak of warm calls
-            self._before_warm = None
-        else:
-            self._before_warm = _memory_status("VmRSS")
-
 
 def _call_marked(call: Callable[[], Any]) -> Any:
     """Make the call under a profiler mark."""
@@ -138,6 +132,11 @@ def _profiled(steps: Iterable[Callable[[], Any]]) -> list[ProfileSpan]:
         for event in events
         if event.thread in threads and event.device_type == DeviceType.CPU
     ]
+
+
+def _timer(statement: str, **names: Any) -> benchmark.Timer:
+    """A timer with the program's own number of threads: one of torch's has one thread."""
+    return benchmark.Timer(statement, globals=names, num_threads=torch.get_num_threads())
 
 
 def _timed_call(step: Callable[[], Any]) -> float:

@@ -2,17 +2,24 @@
 
 `dynadiag compare` writes what it measured into each variant's recording (``dynadiag_measured``). Of other recordings
 the peak of the process and the kernel calls are known, and no time.
+
+Two recordings are not measured in turn, so that the machine may have been slower for one of them. Each has the time of
+work that is the same in all programs: a step time differs only beyond what that work differs by.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from dynadiag.check.measurement import peak_memory
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference
-from dynadiag.explanation.formatting import short_duration, size_text
-from dynadiag.explanation.source import event_data, first_payload
+from dynadiag.diff.environment_differences import changed_fact
+from dynadiag.explanation.formatting import count, list_some, short_duration, size_text
+from dynadiag.explanation.runtime_cost import WarmCalls, read_warm_calls
+from dynadiag.explanation.source import first_event_data, first_payload
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
@@ -21,7 +28,8 @@ from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 
 MEASURED = "dynadiag_measured"  # the kind of the event
-_SAME_MEMORY = 0.02  # of the larger peak: what two runs of one program differ by
+_SAME_MEMORY = 0.02  # of the larger peak: two GPUs' allocators round otherwise
+_EXPLAINS = 0.5  # of a difference in time, that a cause must have cost in the profile to be named
 _MOST = 3  # explaining differences that are told
 _UNITS: dict[str, Callable[[float], str]] = {
     "step_time": short_duration,
@@ -29,33 +37,47 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "launches": lambda number: f"{number:g}",
 }
 _NAMES = {"step_time": "step time", "peak_memory": "peak memory", "launches": "launches"}
+_OF_PROCESS = "of the whole process, with what compiling needed"
+_OTHERWISE = "not counted alike"
+_GIVEN = {"variant": "the variant", "step": "the step", "threads": "threads"}
+
+_Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What was measured of a variant: the median of its warm calls in ``seconds``, and the interval of that median.
 
-    ``peak`` is in bytes, of the device where one was used; ``launches`` are those of one call on a GPU.
+    ``peak`` is in bytes, of the device where one was used; ``launches`` are those of one call on a GPU. ``yardstick``
+    is the interval of the seconds of work that is the same in all programs. ``given`` is how the calls were made.
     """
 
     seconds: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: _Interval | None = None
     peak: int | None = None
     launches: int | None = None
+    yardstick: _Interval | None = None
+    given: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One figure of both recordings, in seconds, bytes or calls; None where it was not recorded.
 
-    The intervals are those of the median, None where it was counted once. ``differs`` is None where it is not known.
+    The intervals are those of the median, None where it was counted once. ``machine`` is the interval of how many times
+    longer the same work took on B's machine. ``unlike`` says why the two cannot be compared, empty where they can.
+    ``of_one``: both ran the same code in the same way, by all that was recorded. What one program shows in two runs is
+    no difference.
     """
 
     name: str  # "step_time" | "peak_memory" | "launches"
     a: float | None
     b: float | None
-    a_interval: tuple[float, float] | None = None
-    b_interval: tuple[float, float] | None = None
+    a_interval: _Interval | None = None
+    b_interval: _Interval | None = None
+    machine: _Interval = (1.0, 1.0)
+    unlike: str = ""
+    of_one: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -64,42 +86,70 @@ class Figure:
 
     @property
     def differs(self) -> bool | None:
-        """Whether B is another than A: beyond both intervals, or beyond what two runs of one program differ by."""
-        if self.a is None or self.b is None:
+        """Whether B is another than A, beyond the intervals and what the machine explains. None: not known."""
+        if self.a is None or self.b is None or self.unlike:
             return None
+        if self.of_one:
+            return False
         if self.a_interval and self.b_interval:
-            return self.a_interval[1] < self.b_interval[0] or self.b_interval[1] < self.a_interval[0]
+            low, high = (self.a_interval[side] * side_of(1.0, self.machine[side]) for side, side_of in _WIDER)
+            return high < self.b_interval[0] or self.b_interval[1] < low
         least = _SAME_MEMORY * max(self.a, self.b) if self.name == "peak_memory" else 0.0
         return abs(self.a - self.b) > least
+
+    @property
+    def verdict(self) -> str:
+        """The last cell of its row."""
+        if self.a is None or self.b is None:
+            return "not recorded"
+        same = "the same" if self.a == self.b else "within the noise"
+        return self.unlike or ("differs" if self.differs else same)
+
+
+_WIDER: tuple[tuple[int, Callable[[float, float], float]], ...] = ((0, min), (1, max))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedComparison:
-    """The figures of two recordings, and the differences of what was compiled, the explaining one first."""
+    """The figures of two recordings, and the differences of what was compiled, the explaining one first.
+
+    ``settings`` are differences of versions, options and how the calls were made, ``source`` those of the program: they
+    cause the others. ``unknown`` says why none of the differences explains the step time, empty where one does.
+    """
 
     figures: tuple[Figure, ...]
     explained_by: tuple[Difference, ...]
-    given: tuple[Difference, ...]  # differences of versions, options and source, which cause the others
+    settings: tuple[str, ...] = ()
+    source: tuple[Difference, ...] = ()
+    unknown: str = ""
 
     @property
-    def differs(self) -> bool:
-        """Whether any figure does."""
-        return any(figure.differs for figure in self.figures)
+    def is_one_program(self) -> bool:
+        """Whether both ran the same code in the same way, by all that was recorded."""
+        return not (self.explained_by or self.settings or self.source)
+
+    @property
+    def differing(self) -> tuple[Figure, ...]:
+        """The figures that differ."""
+        return tuple(each for each in self.figures if each.differs)
 
 
 def compare_recorded(a: Recording, b: Recording) -> RecordedComparison:
     """Return the figures of two recordings, and what explains a difference of them."""
-    first, second, found = _measured(a), _measured(b), compare_recordings(a, b)
-    figures = (
-        Figure("step_time", first.seconds, second.seconds, first.interval, second.interval),
-        Figure("peak_memory", first.peak, second.peak),
-        Figure("launches", first.launches, second.launches),
-    )
-    return RecordedComparison(
-        figures,
-        tuple(_compiled(found)),
-        tuple(each for each in found.differences if each.stage not in COMPILED_STAGES),
-    )
+    first, second, found = _read(a), _read(b), compare_recordings(a, b)
+    explained = tuple(_compiled(found))
+    others = [each for each in found.differences if each.stage not in COMPILED_STAGES]
+    seeds = [first_event_data(side, "dynadiag_end").get("seed") for side in (a, b)]
+    facts = [changed_fact(label, first.given.get(name), second.given.get(name)) for name, label in _GIVEN.items()]
+    facts.append(changed_fact("the seed of torch's random numbers", *seeds))
+    settings = (each.text for each in (*(each for each in others if not each.details), *facts) if each is not None)
+    compared = RecordedComparison((), explained, tuple(dict.fromkeys(settings)), tuple(e for e in others if e.details))
+    time = Figure("step_time", first.seconds, second.seconds, first.interval, second.interval, _slower(first, second))
+    measured = (time, _peaks(a, b, first, second), _launches(a, b, first, second))
+    figures = tuple(replace(each, of_one=compared.is_one_program) for each in measured)
+    is_profiled = "train" not in (first.given.get("step"), second.given.get("step"))  # a profile has no backward
+    unknown = _unexplained(a, b, time, explained) if figures[0].differs and is_profiled else ""
+    return replace(compared, figures=figures, unknown=unknown)
 
 
 def _compiled(found: Comparison) -> Iterator[Difference]:
@@ -109,53 +159,102 @@ def _compiled(found: Comparison) -> Iterator[Difference]:
     yield from sorted(compiled, key=lambda each: (each is not lead, COMPILED_STAGES.index(each.stage)))
 
 
-def _measured(recording: Recording) -> Measured:
-    """What was measured, completed by what each recording has: the peak of its process, and the calls of kernels."""
-    found = first_payload(recording, MEASURED, Measured) or Measured()
-    peaks = [end.get("peak_memory") for _, end in event_data(recording, "dynadiag_end")]
-    peak = next((each for each in peaks if isinstance(each, int)), None)
+def _read(recording: Recording) -> Measured:
+    return first_payload(recording, MEASURED, Measured) or Measured()
+
+
+def _slower(first: Measured, second: Measured) -> _Interval:
+    """How many times longer the same work took beside the second: from, to."""
+    if not (first.yardstick and second.yardstick and min(*first.yardstick, *second.yardstick) > 0):
+        return 1.0, 1.0
+    return second.yardstick[0] / first.yardstick[1], second.yardstick[1] / first.yardstick[0]
+
+
+def _peaks(a: Recording, b: Recording, first: Measured, second: Measured) -> Figure:
+    """The peaks of a warm call where they were measured, else of the processes: on a CPU with the compiler's."""
+    if first.peak is not None and second.peak is not None:
+        return Figure("peak_memory", first.peak, second.peak)
+    on_cpu = "cpu" in (a.run.device, b.run.device)
+    return Figure("peak_memory", peak_memory(a), peak_memory(b), unlike=_OF_PROCESS if on_cpu else "")
+
+
+def _launches(a: Recording, b: Recording, first: Measured, second: Measured) -> Figure:
+    """The launches of a call on a GPU where they were measured, else the kernel calls in the generated code."""
+    was, now = first.launches, second.launches
+    unlike = _OTHERWISE if (was is None) != (now is None) else ""
+    was, now = _kernel_count(a) if was is None else was, _kernel_count(b) if now is None else now
+    return Figure("launches", was, now, unlike=unlike)
+
+
+def _kernel_count(recording: Recording) -> int | None:
     calls = kernel_calls(recording)
-    launches = len(calls) if calls or not recording.graphs() else None  # graphs of another backend launch unseen
-    return replace(
-        found,
-        peak=peak if found.peak is None else found.peak,
-        launches=launches if found.launches is None else found.launches,
-    )
+    return len(calls) if calls or not recording.graphs() else None  # graphs of another backend launch unseen
+
+
+def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference]) -> str:
+    """Why the first difference of what was compiled does not explain the time, by the profiles; empty where it does.
+
+    A profile says of a warm call what finding code takes, what passes between graphs, and what in them.
+    """
+    was, now = read_warm_calls(a), read_warm_calls(b)
+    if not explained or time.a is None or time.b is None or was is None or now is None:
+        return ""
+    longer, seen = time.b - time.a, now.seconds - was.seconds
+    what = f"a profile of {count(now.calls, 'warm call')}"
+    if seen / longer < _EXPLAINS:
+        return f"{_by(longer)}, and {what} shows {_by(seen)}"
+    checks, between = (after - before for before, after in zip(_parts(was), _parts(now), strict=True))
+    stages, kernels = {each.stage for each in explained}, (_kernel_count(a), _kernel_count(b))
+    if stages == {"guard"} and checks / longer < _EXPLAINS:
+        return f"{_by(longer)}, and guards {_by(checks)} by {what}"
+    fuses_alike = kernels[0] == kernels[1] is not None
+    if explained[0].stage == "break" and fuses_alike and (checks + between) / longer < _EXPLAINS:
+        return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
+    return ""
+
+
+def _by(seconds: float) -> str:
+    return f"{short_duration(abs(seconds))} {'longer' if seconds > 0 else 'less'}"
+
+
+def _parts(warm: WarmCalls) -> tuple[float, float]:
+    """The seconds of a call for finding code, and between graphs."""
+    checks = math.fsum(use.guard for use in warm.uses)
+    between = math.fsum((warm.outside, *(part for use in warm.uses for part in (use.before, use.after))))
+    return checks, between
 
 
 def recorded_text(found: RecordedComparison, names: Sequence[str], cwd: str | None, printer: Printer) -> str:
-    """The figures as a table, then what explains them."""
-    lines = [printer.paint(_headline(found), "break" if found.differs else "good")]
+    """What was given, the figures as a table, then what explains them."""
+    lines = printer.wrap(f"Not run alike: {list_some(found.settings)}.") if found.settings else []
+    lines += printer.wrap(_headline(found)) if found.settings else []
+    lines = [printer.paint(each, "break" if found.differing else "good") for each in lines or [_headline(found)]]
     lines += [f"A: {clean_line(names[0])}", f"B: {clean_line(names[1])}", ""]
     for figure in found.figures:
         a, b = (_shown(figure, value, interval) for value, interval in _sides(figure))
         ratio = f"{figure.ratio:.2f} times" if figure.ratio is not None else ""
-        word = {True: "differs", False: "the same", None: "not recorded"}[figure.differs]
-        lines.append(f"{_NAMES[figure.name]:<12} {a:<34} {b:<34} {ratio:<12} {word}".rstrip())
-    if found.differs or found.explained_by:
+        lines.append(f"{_NAMES[figure.name]:<12} {a:<34} {b:<34} {ratio:<12} {figure.verdict}".rstrip())
+    if not found.is_one_program:
         lines += ["", *_explanation(found, cwd, printer)]
     return "\n".join(lines) + "\n"
 
 
 def _headline(found: RecordedComparison) -> str:
-    differing = [figure for figure in found.figures if figure.differs]
-    if not differing and found.explained_by:
-        unknown = [_NAMES[each.name] for each in found.figures if each.differs is None]
-        known = f" that is known; not recorded: {', '.join(unknown)}" if unknown else ""
-        return f"No figure differs{known}. The first stage that differs: {found.explained_by[0].stage}."
-    if not differing:
-        return "No figure differs."
-    told = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in differing if each.ratio is not None]
     stage = found.explained_by[0].stage if found.explained_by else None
-    why = f"; the first stage that differs: {stage}" if stage else "; nothing that was compiled differs"
-    return f"B against A: {', '.join(told)}{why}."
+    first = f" The first stage that differs: {stage}." if stage else ""
+    unsaid = [_NAMES[each.name] for each in found.figures if each.differs is None]
+    if not found.differing:
+        return f"No difference beyond noise.{f' Not known: {list_some(unsaid)}.' if unsaid else ''}{first}"
+    ratios = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in found.differing if each.ratio is not None]
+    why = f"the first stage that differs: {stage}" if stage else "nothing that was compiled differs"
+    return f"B against A: {', '.join(ratios)}; {'why is unknown' if found.unknown else why}."
 
 
-def _sides(figure: Figure) -> tuple[tuple[float | None, tuple[float, float] | None], ...]:
+def _sides(figure: Figure) -> tuple[tuple[float | None, _Interval | None], ...]:
     return (figure.a, figure.a_interval), (figure.b, figure.b_interval)
 
 
-def _shown(figure: Figure, value: float | None, interval: tuple[float, float] | None) -> str:
+def _shown(figure: Figure, value: float | None, interval: _Interval | None) -> str:
     if value is None:
         return "-"
     unit = _UNITS[figure.name]
@@ -164,14 +263,16 @@ def _shown(figure: Figure, value: float | None, interval: tuple[float, float] | 
 
 def _explanation(found: RecordedComparison, cwd: str | None, printer: Printer) -> Iterator[str]:
     """The first stage at which what was compiled differs, and what the runs were given."""
+    if found.unknown:
+        yield from printer.labelled("unknown", f"the step takes {found.unknown}")
     for each in found.explained_by[:_MOST]:
         at = f" at {source_location(each.file, each.line, None, cwd)}" if each.file else ""
         yield from printer.labelled(each.stage, f"{each.text}{at}")
     if len(found.explained_by) > _MOST:
         yield from printer.labelled("and", f"{len(found.explained_by) - _MOST} more; `dynadiag diff A B` shows them")
-    for each in found.given[:_MOST]:
+    for each in found.source[:_MOST]:
         yield from printer.labelled("given", each.text)
-    if not found.explained_by:
+    if not found.explained_by and found.differing:
         yield from printer.labelled("why", "what was compiled is the same: it is the machine, or what is not compiled")
 
 
@@ -207,6 +308,8 @@ class RecordedComparisonDocument(CommandDocument):
     b: str
     figures: tuple[FigureDocument, ...]
     explained_by: tuple[ExplanationDocument, ...]
+    settings: tuple[str, ...]
+    unknown: str | None
 
 
 def recorded_document(found: RecordedComparison, names: Sequence[str], torch: str | None) -> RecordedComparisonDocument:
@@ -219,4 +322,6 @@ def recorded_document(found: RecordedComparison, names: Sequence[str], torch: st
             document_of(FigureDocument, each, ratio=each.ratio, differs=each.differs) for each in found.figures
         ),
         explained_by=tuple(document_of(ExplanationDocument, each) for each in found.explained_by),
+        settings=found.settings,
+        unknown=found.unknown or None,
     )

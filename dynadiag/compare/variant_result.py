@@ -26,8 +26,9 @@ MIN_ROUNDS = 5  # that have an interval of this confidence
 class Peak:
     """Peak memory in bytes.
 
-    ``host`` is the growth of the process's resident memory (VmHWM). ``device`` is
-    ``torch.cuda.max_memory_allocated``, which includes memory that was allocated before.
+    ``host`` is, of the first calls, the growth of the process's resident memory (VmHWM), which holds what compiling
+    needs; of a warm call, what its tensors held at once. ``device`` is ``torch.cuda.max_memory_allocated``, which
+    includes memory that was allocated before.
     """
 
     host: int | None = None
@@ -69,13 +70,15 @@ class VariantResult:
     """The result of one variant. ``failure`` is None if it was measured to the end; earlier measurements are kept.
 
     All times are in seconds. ``first`` has one for each first call. ``rounds`` has, for each round, the time of a warm
-    call in each block. ``inputs`` has one for each call with other arguments.
+    call in each block; ``yardstick`` the time of work that is the same in all programs. ``inputs`` has one for each
+    call with other arguments.
     """
 
     variant: Variant
     failure: Signature | None = None
     first: tuple[float, ...] = ()
     rounds: tuple[tuple[float, ...], ...] = ()
+    yardstick: tuple[float, ...] = ()
     inputs: tuple[float, ...] = ()
     first_peak: Peak = Peak()
     warm_peak: Peak = Peak()
@@ -108,6 +111,16 @@ class VariantResult:
             found = quartiles(self.times)
             return found.low, found.high
         return median_interval([quartiles(times).median for times in self.rounds])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The interval within which another run of this may lie, which is not measured in turn with it (seconds).
+
+        It reaches over the medians of all rounds. Needs at least one round.
+        """
+        medians = [quartiles(times).median for times in self.rounds]
+        low, high = self.confidence_interval
+        return min(low, *medians), max(high, *medians)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.source import event_data, recorded_variables
+from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
@@ -37,6 +37,7 @@ _IDLE_VARIABLE = re.compile(
     r"^(.*_(DIR|HOME|PATH|FOLDER)|TORCH_LOGS.*|TORCH_TRACE|TORCH_DTRACE|TORCH_SHOW.*|TORCHINDUCTOR_(COMPILE_THREADS|WORKER.*))$"
 )
 _FACTS = (("torch", "torch"), ("triton", "Triton"), ("python", "Python"), ("device", "device"))
+_CODEGEN = {"True": "on", "False": "off (--no-codegen)"}
 _DYNAMIC = ("assume_static_by_default", "automatic_dynamic_shapes")  # which torch.compile(dynamic=) sets
 _MAX_VALUE = 60  # characters of a value in a sentence
 _MIN_SHARED = 0.5  # of the lines of two versions of a program
@@ -57,11 +58,13 @@ class OptionChange:
 
 def environment_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> list[Difference]:
     """Return what the runs were given that differs, without the source."""
-    facts = [_changed(label, getattr(before.run, name), getattr(after.run, name)) for name, label in _FACTS]
+    facts = [changed_fact(label, getattr(before.run, name), getattr(after.run, name)) for name, label in _FACTS]
+    codegen = [first_event_data(side, "dynadiag_run").get("codegen") for side in (before, after)]
+    facts.append(changed_fact("code generation", *(_CODEGEN.get(str(each)) for each in codegen)))
     found = [fact for fact in facts if fact is not None]
     found += _variable_differences(_variables(before), _variables(after))
     threads = [thread_count(_guards(side)) for side in (before, after)]
-    if (fact := _changed("threads", *threads)) is not None:
+    if (fact := changed_fact("threads", *threads)) is not None:
         found.append(fact)
     return [*found, *_option_differences(before, after, pairs)]
 
@@ -72,8 +75,8 @@ def _guards(recording: Recording) -> Iterator[Guard]:
         yield from recording.guards(item.compile_id)
 
 
-def _changed(label: str, old: object, new: object) -> Difference | None:
-    """A fact that both runs know and that differs."""
+def changed_fact(label: str, old: object, new: object) -> Difference | None:
+    """Return the difference of a fact that both runs know, None where it is the same."""
     if old is None or new is None or old == new:
         return None
     return Difference(ENVIRONMENT, _NOBODY, None, None, f"{label} was {_short(old)} and is {_short(new)}")

@@ -212,8 +212,17 @@ def is_condition(source: str | None, span: Span) -> bool:
 
 
 def is_loop_condition(source: str | None, span: Span) -> bool:
-    """Whether a place is in the condition of a ``while``."""
-    return bool(_expressions(source, span, lambda node: node.test if isinstance(node, ast.While) else None))
+    """Whether a place decides how often a loop runs: the condition of a ``while``, or of an ``if`` that breaks out."""
+    return bool(_expressions(source, span, _loop_condition))
+
+
+def _loop_condition(node: ast.AST) -> ast.expr | None:
+    return node.test if isinstance(node, ast.While) or (isinstance(node, ast.If) and _breaks_out(node)) else None
+
+
+def _breaks_out(node: ast.If) -> bool:
+    """Whether one of the two sides ends the loop around it."""
+    return any(isinstance(statement, ast.Break) for side in (node.body, node.orelse) for statement in side)
 
 
 def is_iterated(source: str | None, span: Span) -> bool:

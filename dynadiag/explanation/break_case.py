@@ -36,13 +36,14 @@ from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     branch_decision,
+    may_resize,
     taken_number,
     takes_from_arguments,
     uses_of_number,
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
 from dynadiag.recording.code_origin import module_at, path_in_packages
-from dynadiag.recording.records import Break, BreakFacts, Frame, SkippedFrame, Span
+from dynadiag.recording.records import EXPORT, Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
 __all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "theirs", "when", "wrapper_of"]
@@ -199,6 +200,16 @@ class BreakCase:
         return self.is_branch and _is_assertion(self.source, self.item.span)
 
     @property
+    def is_exported(self) -> bool:
+        """Whether it is of an export, which is one graph."""
+        return self.item.compile_id.startswith(EXPORT)
+
+    @property
+    def may_resize(self) -> bool:
+        """Whether the sides of the branch that it is at may have two sizes."""
+        return may_resize(self.source, self.item.span)
+
+    @property
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
@@ -238,7 +249,7 @@ class BreakCase:
 
     @property
     def is_loop_condition(self) -> bool:
-        """Whether the place is in the condition of a ``while``."""
+        """Whether the place decides how often a loop runs: a ``while``, or an ``if`` that breaks out of a loop."""
         return is_loop_condition(self.source, self.item.span)
 
     @property

@@ -6,7 +6,6 @@ and as the remedy says. Where none fits, torch's own hints are passed on as torc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs,
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import number_advice
+from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
@@ -23,12 +23,6 @@ from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 __all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
 
 
-_REORDER = "torch._dynamo.config.reorderable_logging_functions"
-_AFTERWARDS = "the call then comes after the graph and breaks nothing."
-_MOVED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
-_MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of such a value is a constant
-_METHODS = "(?:debug|info|warning|error|critical|exception|log)"
-_CALLED_METHOD = re.compile(rf"\.(?P<name>(?:\w+_)?{_METHODS}(?:_\w+)?)\(")  # in the user's source: `log.warning_once(`
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}
@@ -61,7 +55,7 @@ _KNOWN = frozenset(
 )
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
-_BACKWARD, _ITEM, _LOGGER, _ASKED = "GB0123", "GB0124", "GB0291", "GB0025"
+_BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT = "GB9186"
 _CLOCK = "GB9193"  # 2.15
@@ -70,22 +64,6 @@ _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  
 
 def _is(*gb_ids: str) -> Condition:
     return lambda case: case.item.gb_id in gb_ids
-
-
-def _prints(types: frozenset[str]) -> Condition:
-    return lambda case: case.is_plain_print and set(case.facts.argument_types) <= types
-
-
-def _is_moved(case: BreakCase) -> bool:
-    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and from 2.14 on refuses them and None."""
-    moves_none = (case.run.run.torch or "2.13").startswith(("2.11", "2.12", "2.13"))
-    return _prints(_MOVED if moves_none else _MOVED - {"NoneType"})(case) and not case.has_keywords
-
-
-def _has_a_category(case: BreakCase) -> bool:
-    """Whether `warnings.warn` is called with more than a message, which torch cannot move behind the graph."""
-    call = call_at(case.source, case.item.span)
-    return case.has_keywords or (call is not None and len(call.args) > 1)
 
 
 def _reads_a_clock(case: BreakCase) -> bool:
@@ -104,22 +82,6 @@ def _failed_inside(case: BreakCase) -> bool:
 def _takes_a_generator(case: BreakCase) -> bool:
     call = call_at(case.source, case.item.span)
     return call is not None and any(keyword.arg == "generator" for keyword in call.keywords)
-
-
-def _logger_method(case: BreakCase) -> str:
-    """The method by torch's words, else by the call in the source."""
-    return f"logging.Logger.{_method_name(case) or 'warning'}"
-
-
-def _logger_like(case: BreakCase) -> str:
-    return "" if _method_name(case) else ", for the method that is called here"
-
-
-def _method_name(case: BreakCase) -> str | None:
-    line = case.item.span.line
-    text = ((case.source or "").split("\n")[line - 1 :] or [""])[0] if line else ""
-    called = _CALLED_METHOD.search(text, case.item.span.column or 0)
-    return case.facts.method or (called and called["name"])
 
 
 def _inner_place(case: BreakCase) -> str:
@@ -231,12 +193,12 @@ _RULES = (
     Remedy(
         "branch.raise",
         "One side only raises: return the condition, and raise after the compiled call.",
-        when(theirs, lambda case: case.only_raises),
+        when(theirs, lambda case: case.only_raises and not case.is_exported),
         trials=(Trial("raises_on_values", case="GB0170"),),
     ),
     Remedy(
         "branch.assert",
-        "Or check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
+        "Check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
         when(theirs, lambda case: case.only_raises and case.block is None),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
     ),
@@ -260,7 +222,11 @@ _RULES = (
         "The values of a tensor decide how often this loop runs. Compile what the loop does once, and loop outside of "
         "it; or let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
         when(theirs, lambda case: case.is_branch and case.is_loop_condition and case.decision is None),
-        trials=(Trial("loops_on_values", case="GB0170"), Trial("loops_on_values_in_the_graph", case="GB0170")),
+        trials=(
+            Trial("loops_on_values", case="GB0170"),
+            Trial("loops_on_values_in_the_graph", case="GB0170"),
+            Trial("breaks_out_of_a_loop", case="GB0170"),
+        ),
     ),
     Remedy(
         "clock.around",
@@ -372,50 +338,13 @@ _RULES = (
         when(theirs, lambda case: case.within_checkpoint and case.item.gb_id == _MUTATION),
         trials=(Trial("counts_in_a_checkpoint", ("2.13", "2.14", "2.15")),),  # 2.11 reports it as another break
     ),
-    Remedy(
-        "print.reorder",
-        f"`{_REORDER}.add(print)`: {_AFTERWARDS}",
-        when(_is_moved),
-        trials=(Trial("prints_a_text"), Trial("prints_a_tensor"), Trial("prints_numbers", ("2.13",))),
-    ),
-    Remedy(
-        "print.as_text",
-        f'Print a text, such as `print(f"{{{{x.shape}}}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
-        "only texts, numbers and tensors, without keywords.",
-        when(theirs, _prints(_MOVED_AS_TEXT), lambda case: not _is_moved(case)),
-        trials=(Trial("prints_a_size"), Trial("prints_a_list"), Trial("prints_with_a_keyword")),
-    ),
-    Remedy(
-        "print.afterwards",
-        "Print after the compiled call, from what it returns.",
-        when(theirs, lambda case: case.is_plain_print, lambda case: not _prints(_MOVED_AS_TEXT)(case)),
-        trials=(Trial("prints_a_dict"),),
-    ),
-    Remedy(
-        "warn.reorder",
-        f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
-        when(lambda case: case.warns and not _has_a_category(case)),
-        trials=(Trial("warns"),),
-    ),
-    Remedy(
-        "warn.ignore",
-        "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
-        "Or warn before or after the compiled call.",
-        when(lambda case: case.warns and _has_a_category(case)),
-        trials=(Trial("warns_with_a_keyword"), Trial("warns_with_a_category")),
-    ),
+    *OUTPUT,
     Remedy(
         "disabled.outside",
         "The function is under `torch.compiler.disable`, so the graph ends at its call: call it before or after the "
         "compiled function, or take that off where torch can trace it.",
         when(theirs, _is(*_DISABLED)),
         trials=(Trial("calls_a_disabled_function"),),
-    ),
-    Remedy(
-        "log.ignore",
-        "`torch._dynamo.config.ignore_logging_functions.add({method})`{like}: compiled code then leaves the call out.",
-        when(_is(_LOGGER), method=_logger_method, like=_logger_like),
-        trials=(Trial("logs"),),
     ),
     Remedy(
         "hook.forward_alone",

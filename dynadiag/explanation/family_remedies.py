@@ -63,7 +63,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "branch.where",
         "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition),
+        lambda case: not (case.is_assertion or case.is_loop_condition or case.may_resize),
         GB0170="branches_on_values",
     ),
     _usual(

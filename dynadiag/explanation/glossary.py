@@ -84,6 +84,7 @@ _OTHER_FORMS = {
     "pre grad": "pre_grad",
 }
 _WORD = re.compile(r"(?<![\w.])[A-Za-z][A-Za-z_]*+(?![\w(])")  # not a part of a name, or what is called
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")  # what torch's registry puts the value of a break in the place of
 _ID = re.compile(r"\bGB\d{4}\b")
 
 
@@ -95,10 +96,8 @@ def explain_words(text: str) -> Iterator[tuple[str, str]]:
     entries = Registry.installed().entries if _ID.search(text) else {}
     for gb_id in dict.fromkeys(_ID.findall(text)):
         if entry := entries.get(gb_id):
-            yield (
-                gb_id,
-                " ".join(part for part in (f"{entry.gb_type}.", entry.family.meaning, entry.explanation) if part),
-            )
+            meaning = " ".join(part for part in (f"{entry.gb_type}.", entry.family.meaning, entry.explanation) if part)
+            yield gb_id, _PLACEHOLDER.sub("…", meaning)
     words = _WORD.findall(text)
     pairs = (" ".join(pair) for pair in itertools.pairwise(words))
     known = (_OTHER_FORMS.get(word.lower(), word) for word in (*pairs, *words))

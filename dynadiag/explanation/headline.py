@@ -16,10 +16,13 @@ from dynadiag.explanation.share import share_text
 from dynadiag.explanation.source_search import method_of_compiled
 from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import INTERRUPTED, Compile, SkippedFrame
+from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
+# Where the size limit of a recording (`--limit`) hides what came later.
+_FULL = "The recording reached its size limit before the end."
+_FULL_EARLY = "The recording reached its size limit: what was compiled later is not known. `--limit` raises it."
 _REASONS = 3  # reasons that are named
 
 
@@ -46,7 +49,7 @@ def headline(
     if warm_up is None:
         return _of_run(run, findings, events)
     if not warm_up.late:
-        return Headline(warm_up.text, "good")
+        return Headline(_FULL_EARLY, "warning") if FULL in run.run.notes else Headline(warm_up.text, "good")
     found = _of_run(run, findings, events)
     if found.severity != "good":
         return replace(found, sentence=f"{warm_up.text} {found.sentence}")
@@ -64,6 +67,8 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
         how = "was still being compiled at the end of the recording"
         how = "was being compiled when it was interrupted" if cut.reason == INTERRUPTED else how
         return Headline(f"{cut.function} {how}.", "warning")
+    if ended is None and FULL in run.run.notes and found.severity in ("good", "note"):
+        return Headline(f"{found.sentence} {_FULL}" if found.severity == "good" else _FULL_EARLY, "warning")
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"

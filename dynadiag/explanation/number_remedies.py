@@ -86,7 +86,7 @@ NUMBERS = (
         _number(
             lambda found: (
                 bool(found.comparison)
-                and not (found.is_taken or found.required or found.is_loop or found.is_expression)
+                and not (found.is_taken or found.required or found.is_loop or found.is_expression or found.is_exported)
             ),
             condition=_tensors,
         ),
@@ -106,7 +106,20 @@ NUMBERS = (
             opposite=lambda found: found.negated,
             option=_option,
         ),
-        trials=(Trial("branches_as_always"), Trial("must_branch_as_always")),
+        trials=(Trial("branches_as_always"), Trial("must_branch_as_always"), Trial("exports_as_always")),
+    ),
+    Remedy(
+        "number.cond_in_export",
+        "Or let the graph choose between two sides with as many dimensions: `torch.cond({condition}, true_fn, "
+        "false_fn, operands)`.",
+        _number(
+            lambda found: (
+                bool(found.comparison and found.is_exported)
+                and not (found.is_taken or found.required or found.is_loop or found.is_expression)
+            ),
+            condition=_tensors,
+        ),
+        trials=(Trial("exports_a_choice_by_how_many", ("2.13", "2.14", "2.15")),),
     ),
     Remedy(
         "number.split",

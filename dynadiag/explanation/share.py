@@ -19,6 +19,10 @@ from dynadiag.recording.records import Break, Compile, Span
 __all__ = ["UncompiledRest", "share_text", "uncompiled_rest"]
 
 
+_WHOLE = (ast.Try, ast.TryStar, ast.For, ast.While)
+_COMPOUND = (*_WHOLE, ast.If, ast.With)
+
+
 @dataclass(frozen=True, slots=True)
 class UncompiledRest:
     """The rest of a function that runs in Python: from ``line`` on. ``called`` are its own modules that it calls."""
@@ -58,6 +62,7 @@ def uncompiled_rest(item: Break, run: RunRecords) -> UncompiledRest | None:
         return None
     if is_last(source, Span(compiled.file, line)) or any(_goes_on(compiled, run)):
         return None
+    line = _first_in_block(source, line)
     alike = [each.compile_id for each in run.compiles if (each.file, each.line) == (compiled.file, compiled.line)]
     graphs = {graph.compile_id: graph.ops for graph in run.graphs if graph.stage == "dynamo"}
     operators = max((graphs.get(each, 0) for each in alike), default=0)
@@ -70,6 +75,20 @@ def _line_in(compiled: Compile, item: Break) -> int | None:
     frames = [each.line for each in item.user_stack if (each.file, each.function) == (compiled.file, name)]
     here = item.span.line if (item.span.file, item.function) == (compiled.file, compiled.function) else None
     return here or next(iter(frames), None)
+
+
+def _first_in_block(source: str, line: int) -> int:
+    """The line at which Python takes over: of a loop or a ``try`` around the break torch compiles nothing.
+
+    It ends the graph where nothing is under way (``InstructionTranslatorBase.step``): before the outermost of them.
+    """
+    function = enclosing_function(source, line)
+    blocks = [node for node in ast.walk(function) if isinstance(node, _WHOLE)] if function is not None else []
+    around = [node for node in blocks if node.lineno < line <= (node.end_lineno or line)]
+    first: ast.stmt | None = min(around, key=lambda node: node.lineno, default=None)
+    while isinstance(first, _COMPOUND):
+        first = first.body[0]
+    return line if first is None else first.lineno
 
 
 def _goes_on(compiled: Compile, run: RunRecords) -> Iterator[bool]:

@@ -20,7 +20,9 @@ __all__ = [
     "branch_decision",
     "called_name",
     "condition_at",
+    "may_resize",
     "number_names",
+    "required_at",
     "taken_number",
     "takes_from_arguments",
     "undecided",
@@ -33,6 +35,7 @@ _SIZED = frozenset(
     {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "range", "view", "reshape"}
     | {"expand", "repeat", "narrow", "split", "tile", "topk", "new_zeros", "new_ones", "new_empty", "new_full", "roll"}
 )
+_RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
 _KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
@@ -53,6 +56,7 @@ class NumberCondition:
     ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
     ``is_skip``: a pass of a loop is left out where the number is 0.
     ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
+    ``is_exported``: the graph is that of an exported program.
     """
 
     condition: str
@@ -69,6 +73,7 @@ class NumberCondition:
     is_taken: bool = False
     is_captured: bool = False
     is_whole: bool = False
+    is_exported: bool = False
 
 
 def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
@@ -186,6 +191,38 @@ def condition_at(source: str | None, span: Span) -> str | None:
         if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0):
             return _text(source or "", node.test)
     return None
+
+
+def required_at(source: str | None, span: Span) -> str | None:
+    """Return what must hold at a line where one side of a branch does nothing but raise; None elsewhere."""
+    for node in _branches_at(source, span):
+        text, negated = _comparison(source or "", node.test)
+        sides = {negated: node.body, text: node.orelse}
+        return next((held for held, side in sides.items() if held and len(side) == 1 and _raises(side)), None)
+    return None
+
+
+def may_resize(source: str | None, span: Span) -> bool:
+    """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
+    function, values = enclosing_function(source, span.line), list[ast.AST]()
+    for node in _branches_at(source, span):
+        values += [*node.body, *node.orelse]
+        blocks = [getattr(each, "body", None) for each in ast.walk(function)] if function is not None else []
+        after = next(
+            (block[block.index(node) + 1 :] for block in blocks if isinstance(block, list) and node in block), []
+        )
+        values += after[:1] if isinstance(node.body[-1], ast.Return) else []
+    inner = [each for value in values for each in ast.walk(value)]
+    return any(
+        isinstance(each, ast.Slice) or (isinstance(each, ast.Call) and called_name(each) in _RESIZES) for each in inner
+    )
+
+
+def _branches_at(source: str | None, span: Span) -> list[ast.If]:
+    function = enclosing_function(source, span.line)
+    tests = _tests(function) if function is not None else ()
+    here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
+    return [node for node in here if isinstance(node, ast.If)]
 
 
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 # A warning is printed with the line that gave it, and with that line's text: both move with an edit.
 _WARNING = re.compile(r"^(?:\S.*?):\d+: (\w*Warning: .*)\n(?:  \S.*\n?)?", re.M)
@@ -16,6 +17,7 @@ _TORCH_CPP_WARNING = re.compile(
 )
 _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
+_PLACE = re.compile(r'^  File "(.*?)", line (\d+)', re.M)
 _SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
 _EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Unsupported)(?::.*)?$", re.M)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -55,6 +57,16 @@ def last_exception(text: str) -> str | None:
     """
     shown = _EXCEPTION.findall(text)
     return shown[-1][:200] if shown else None
+
+
+def last_line(text: str) -> str | None:
+    """The line of a program that the last traceback in its output ends with.
+
+    >>> last_line('Traceback ...\\n  File "/home/me/train.py", line 3, in f\\n    g()\\nValueError: no rows\\n')
+    'train.py:3'
+    """
+    places = _PLACE.findall(text)
+    return f"{Path(places[-1][0]).name}:{places[-1][1]}" if places else None
 
 
 def mask_unstable(one: str, other: str) -> str:

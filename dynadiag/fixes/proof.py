@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
 from dynadiag.fixes.observation import CallDiffers
-from dynadiag.fixes.printed_output import difference, has_same_lines, last_exception
+from dynadiag.fixes.printed_output import difference, has_same_lines, last_exception, last_line
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.trials import ComparedRun, RecordedRun, ReferenceRun
 from dynadiag.trial.outcome import Outcome
@@ -280,9 +280,8 @@ def _ended(outcome: Outcome, code: int | None, shown: str) -> str | None:
     if outcome.invalid is None and outcome.exit_code == code:
         return None
     if outcome.signature is not None and outcome.signature.kind == "exception":
-        return (
-            f"the program raises {outcome.signature.type}: {''.join(outcome.signature.message.splitlines()[:1])[:200]}"
-        )
+        message, place = "".join(outcome.signature.message.splitlines()[:1])[:200], last_line(outcome.tail)
+        return f"the program raises {outcome.signature.type}: {message}{f' ({place})' if place else ''}"
     if outcome.signature is not None and outcome.signature.kind == "hang":
         return f"the program does not end: it was stopped after {outcome.seconds:.0f} s"
     raised = last_exception(shown)

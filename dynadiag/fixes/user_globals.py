@@ -36,7 +36,8 @@ class UserGlobals:
 
     def __init__(self, roots: tuple[str, ...], call: ReplayableCall) -> None:
         self._namespaces = list(_namespaces(roots))  # once: torch alone has thousands of modules
-        names = Counter(name for space in self._namespaces for name, _ in _own_globals(space))
+        held = (pair for space in self._namespaces for pair in _own_globals(space) if not isinstance(pair[1], _CODE))
+        names = Counter(name for name, _ in held)  # a change may add a function of the name: it hides nothing
         self._repeated = {name for name, count in names.items() if count > 1}
         self._known = {id(value) for value in (*call.state, *call.containers)}
         self._scalars = list(self._scalar_globals())

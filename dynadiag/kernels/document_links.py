@@ -42,7 +42,7 @@ def read_origins(recording: Recording, graph: Graph) -> dict[str, NodeOrigin]:
 
     It is empty for a graph of a later stage, whose nodes have none, and for a log that torch wrote.
     """
-    if graph.stage != "dynamo":
+    if not graph.is_of_dynamo:
         return {}
     events = [event.index for event in recording.events("dynadiag_graph", None, graph.compile_id)]
     before = [index for index in events if index < graph.event]
@@ -367,7 +367,7 @@ class RecordedLinks:
 
     def graph(self, graph: Graph, text: str) -> DocumentLinks:
         """Link a graph of the compile, whose text is that of its payload."""
-        if graph.stage == "dynamo":
+        if graph.is_of_dynamo:
             lines, origins = self._node_lines(graph.index), self._origins.get(graph.index)
             return self._linker.dynamo_graph(text, lines, origins, self._callers)
         if self._dynamo is None:

@@ -15,7 +15,6 @@ from dynadiag.trial.typed_json import load
 __all__ = ["COMPARISON_FAILURES", "FailingCall", "find_failing_call"]
 
 COMPARISON_FAILURES = ("exception", "exit")  # kinds of failure by which a program may report a wrong result itself
-_WRONG = ("wrong_result", "nan")
 _AFTER_THE_CALL = (
     *COMPARISON_FAILURES,
     "signal",
@@ -50,7 +49,7 @@ def find_failing_call(
     ``notes``. The search's reference becomes the signature of the call. None if no call fails.
     """
     caught: FailingCall | None = None
-    if failure.kind not in _WRONG:
+    if not failure.is_wrong_result:
         outcome = search.run(_plan(options, rung, GRAPH_CALLS), "which graph fails")
         found, caught = _unfinished_call(outcome), _caught_backend_error(outcome)
         if found is not None and outcome.signature is not None:
@@ -88,7 +87,7 @@ def _wrong_call(search: TrialSearch, options: BisectOptions, rung: str, notes: l
     if found is None or outcome.signature is None:
         return None
     search.reference = outcome.signature
-    accuracy = outcome.signature.kind in (*_WRONG, "signal")
+    accuracy = outcome.signature.is_wrong_result or outcome.signature.kind == "signal"
     return FailingCall(*found, outcome.signature, accuracy=accuracy, inductor_random=own_numbers)
 
 

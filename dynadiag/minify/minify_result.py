@@ -208,7 +208,8 @@ def result_text(result: MinifyResult, printer: Printer) -> str:
         lines += wrap_indented(f"  = {mark}: ", clean_line(text), printer.columns)
     if result.text:
         lines += ["", result.text.rstrip()]
-    lines += ["", printer.paint(f"{result.trials} trials, {result.cached} cached, in {result.seconds:.0f} s", "dim")]
+    trials = f"{count(result.trials, 'trial')}, {result.cached} cached, in {result.seconds:.0f} s"
+    lines += ["", printer.paint(trials, "dim")]
     return "\n".join(lines) + "\n"
 
 

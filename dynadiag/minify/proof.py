@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from dynadiag.bisection.bisector import HOOKS, bisect
+from dynadiag.bisection.bisector import BACKWARD_NOTES, HOOKS, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.trial_log import TrialLog
@@ -140,7 +140,10 @@ def _prove(
             proved = proved and (at.passed or may_fail)
             as_well = ", and the program fails there too" if may_fail and not at.passed else ""
             words.append(f"{rung}: {_how_it_ends(at)}{as_well}")
-    return replace(result, proved=proved, proof=tuple(words), printed=printed, passes_fresh=outcome.passed)
+    reduced = outcome.signature if proved else result.reduced
+    return replace(
+        result, reduced=reduced, proved=proved, proof=tuple(words), printed=printed, passes_fresh=outcome.passed
+    )
 
 
 def _search_of(search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None) -> TrialSearch:
@@ -200,7 +203,8 @@ def _how_it_ends(outcome: Outcome) -> str:
     if outcome.passed:
         return "passes"
     found = outcome.signature
-    return f"fails with {found.type}: {''.join(found.message.splitlines()[:1])}" if found else f"{outcome.invalid}"
+    said = "".join(found.message.splitlines()[:1]).rstrip(".") if found else ""
+    return f"fails with {found.type}: {said}" if found else f"{outcome.invalid}"
 
 
 def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:
@@ -210,11 +214,12 @@ def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
     operators = tuple(f"{culprit.name} " for culprit in verdict.culprits if culprit.group == "operator")
-    broken = [note for note in verdict.notes if operators and note.startswith(operators)]  # promises of its schema
+    # What a maintainer asks first: whether a backward fails uncompiled too, and which promise of its schema it breaks.
+    told = [note for note in verdict.notes if note in BACKWARD_NOTES or (operators and note.startswith(operators))]
     text = result.text
-    for line in (f"bisected: {culprit_names(verdict)}", *broken):
+    for line in (f"bisected: {culprit_names(verdict)}", *told):
         text = add_header_line(text, line)
-    return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *broken))))
+    return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *told))))
 
 
 @dataclass(slots=True)

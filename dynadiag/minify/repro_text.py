@@ -35,7 +35,7 @@ class ReproSpec:
     backward: bool
     has_nan: bool = False  # a result of the function has a NaN
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
-    message: str = ""  # of the program's failure: the program may crash while the repro is only wrong
+    message: str = ""  # of the failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
 
 
@@ -48,11 +48,12 @@ def header(shown: ReproSpec, lines: Sequence[str]) -> str:
         unwrapped_error(signature.type, whole) if signature.kind == "exception" else ("in the program", whole)
     )
     device = next((str(v.device.type) for v in shown.inputs if isinstance(v, torch.Tensor)), "cpu")
+    passing = [rung if rung == "uncompiled" else f"with {rung}" for rung in shown.passing_rungs]
     text = [
-        f"{_KINDS.get(signature.kind, signature.kind)} at rung {shown.rung}{where}",
+        f"{_KINDS.get(signature.kind, signature.kind)} with backend {shown.rung}{where}",
         f"{error}: {_first_informative_line(message)}",
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
-        *([f"the program passes at {', '.join(shown.passing_rungs)}"] if shown.passing_rungs else []),
+        *([f"the program passes {', '.join(passing)}"] if passing else []),
         *lines,
     ]
     return "".join(map(comment, text))
@@ -94,7 +95,7 @@ def call_sites(shown: ReproSpec, around: CompileSettings) -> Iterator[str]:
 
 
 def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iterator[str]:
-    if shown.signature.kind not in ("wrong_result", "nan"):
+    if not shown.signature.is_wrong_result:
         text = _call_with_backward(shown, call) if shown.backward else f"{call}($arguments)"
         yield f"{text}\ntorch.cuda.synchronize()" if shown.signature.device_error else text
     elif "uncompiled raises" in shown.signature.message:

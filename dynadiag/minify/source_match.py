@@ -32,7 +32,7 @@ def same_failure_of_source(
     if found is None or found.kind != expected.kind:
         return False
     if found.kind != "exception":
-        return found.kind in ("hang", "wrong_result", "nan") or found.type == expected.type
+        return found.kind == "hang" or found.is_wrong_result or found.type == expected.type
     if (found.type, found.cause) != (expected.type, expected.cause):
         return False
     # The names of both programs, for both: a word of torch's own may be a name in one of them only.

@@ -33,7 +33,6 @@ from minifier.source.assertions import (
 
 __all__ = ["look_for_next_failure", "reduce_program"]
 
-COMPARED = ("wrong_result", "nan")  # kinds of failure that show in what a program prints
 ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError", rung="eager", frames=("program",))
 _OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
 _MAX_STATEMENTS = 4  # that are left out, one after the other
@@ -71,7 +70,7 @@ def _reduce(
     before = count_lines(whole), count_tokens(whole)
     why = "it fails in Dynamo, before there is a graph: " if trials.rung == "eager" else ""
     trials.search.on_message(f"{why}reducing {before[0]} lines of its source")
-    compared = trials.expected is not None and trials.expected.kind in COMPARED
+    compared = trials.expected is not None and trials.expected.is_wrong_result
     own = alone and trials.own_words and trials.expected is not None and is_raised_by_program(trials.expected)
     reduced = _by_what_is_compared(trials, text) if own else None
     if reduced is None:
@@ -115,7 +114,7 @@ def _failing_text(trials: SourceTrials, text: str, forms: Sequence[JobForm | Non
         trials.form = form
         if trials.first_failure(text) is not None:
             return text
-    if trials.form is not None or trials.expected is None or trials.expected.kind not in COMPARED:
+    if trials.form is not None or trials.expected is None or not trials.expected.is_wrong_result:
         return None
     printing = printing_program(ast.parse(text))
     return printing if trials.first_failure(printing) is not None else None
@@ -136,7 +135,7 @@ def _takes_simpler_form(trials: SourceTrials, text: str, forms: Sequence[JobForm
 def _reduced(trials: SourceTrials, text: str, *, thorough: bool = True) -> SourceReduction:
     """The program reduced. If what is left only shows memory that nothing has set, each candidate is checked for it."""
     reduced = _reduced_once(trials, text, thorough=thorough)
-    compared = trials.expected is not None and trials.expected.kind in COMPARED and not trials.checks_memory
+    compared = trials.expected is not None and trials.expected.is_wrong_result and not trials.checks_memory
     if not compared or trials.stopped or not trials.prints_unset_memory(reduced.text):
         return reduced
     trials.checks_memory = True
@@ -216,7 +215,7 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
     kind = "wrong result" if compares else "crash" if failure.kind == "signal" else failure.kind.replace("_", " ")
     said = message if failure.kind == "signal" else f"{error}: {message}"
     lines = [
-        f"{kind} at rung {base.rung}{where}",
+        f"{kind} with backend {base.rung}{where}",
         f"the assertion fails compiled{': ' if message else ''}{message}" if compares else said,
         f"torch {base.torch}, Python {platform.python_version()}",
         *([form.description] if form else []),

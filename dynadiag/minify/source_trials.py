@@ -104,7 +104,7 @@ class SourceTrials:
         """
         if self.expected is not None and self.expected.kind == "hang":
             self._shorten_limit(text)
-        if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+        if self.expected is not None and self.expected.is_wrong_result:
             return self.expected if self.fails(text) else None
         outcome = self.run(text, self.compiled, "the program as one file")
         found = outcome.signature
@@ -153,7 +153,7 @@ class SourceTrials:
             self.out_of_time = True
 
     def _fails(self, text: str) -> bool:
-        if self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+        if self.expected is not None and self.expected.is_wrong_result:
             return self._prints_otherwise(text)
         if self._begins_uncompiled and not self.run(text, UNCOMPILED, "uncompiled").passed:
             return False
@@ -230,7 +230,7 @@ class SourceTrials:
         plan, label, keep = self.compiled, "compiled", None
         if self._begins_uncompiled:
             plan, label = UNCOMPILED, "uncompiled"
-        elif self.expected is not None and self.expected.kind in ("wrong_result", "nan"):
+        elif self.expected is not None and self.expected.is_wrong_result:
             plan, label, keep = UNCOMPILED, "uncompiled", _PRINTED
             texts = [insert_first(text, _REDIRECT) for text in texts]
         new = [text for text in texts if self._known(text, label) is None]

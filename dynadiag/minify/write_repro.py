@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import linecache
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,14 @@ def write_repro(given: WriterInput, module: GraphModule, inputs: Sequence[Any]) 
             program = write_program(module, inputs, call=call, preamble=needs + preamble)
         except EmitError as error:
             return WrittenRepro("", (str(error),))
-        text = header(shown, _user_lines(module)) + _imports_first(program)
+        text = _imports_first(program)
         first = first or text
-        if _reproduces_only_compiled(given, text):
-            return WrittenRepro(text, reproduced=True)
-    return WrittenRepro(first or "")
+        failed = given.run_text(text, None).signature
+        if reproduces(failed, given.signature) and given.run_text(text, "uncompiled").passed:
+            if failed is not None and given.signature.kind == "exception":  # with the sizes of the repro
+                shown = replace(shown, message=failed.message)
+            return WrittenRepro(header(shown, _user_lines(module)) + text, reproduced=True)
+    return WrittenRepro(header(shown, _user_lines(module)) + first if first else "")
 
 
 def _user_lines(module: GraphModule) -> list[str]:
@@ -185,9 +188,3 @@ def _imports_first(text: str) -> str:
 def _imported_under_alias(line: str, imports: set[str]) -> bool:
     """Whether another line imports the same module under another name: then this one is not needed."""
     return any(other.startswith(f"{line} as ") for other in imports)
-
-
-def _reproduces_only_compiled(given: WriterInput, text: str) -> bool:
-    return (
-        reproduces(given.run_text(text, None).signature, given.signature) and given.run_text(text, "uncompiled").passed
-    )

@@ -16,9 +16,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 # Notes on runs. The first one does not hold while the program still runs.
+FULL = "the size limit of the recording was reached: later events are not in it"
 CUT_SHORT = "the recording ends before the program did: it was cut short"
 UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
 EXPORT = "export/"  # what the id of an export begins with, in place of a compile's
+FAILED_TRACE = "failed_trace"  # the stage of a graph that Dynamo had not finished when it failed
+DYNAMO_STAGES = ("dynamo", FAILED_TRACE)
 TRITON_TEXT_STAGES = ("ttir", "ttgir", "llir", "ptx", "amdgcn")  # the stages of a kernel that Triton keeps as text
 _ENDINGS = {
     "SIGINT": "interrupted",
@@ -135,10 +138,15 @@ class Graph:
 
     index: int  # from 0
     compile_id: str
-    stage: str  # "dynamo" | "pre_grad" | "joint" | "forward" | "backward" | "inference" | "post_grad" | torch's name
+    stage: str  # "dynamo" | "failed_trace" | "joint" | "forward" | "backward" | "post_grad" | torch's name, and others
     nodes: int  # how many nodes it has
     ops: int  # nodes that compute: neither placeholder, get_attr nor output
     event: int  # the event whose payload is its text
+
+    @property
+    def is_of_dynamo(self) -> bool:
+        """Whether Dynamo traced it: what it gave to the backend, or what there was of it when it failed."""
+        return self.stage in DYNAMO_STAGES
 
 
 @dataclass(frozen=True, slots=True)

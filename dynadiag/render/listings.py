@@ -11,7 +11,7 @@ from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.registry import BreakEntry, installed_torch
-from dynadiag.recording.records import Compile, Frame, Graph, Guard, Node
+from dynadiag.recording.records import FAILED_TRACE, Compile, Frame, Graph, Guard, Node
 from dynadiag.recording.torch_text.guards import tensor_check
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.clean import clean_line
@@ -99,15 +99,18 @@ class ListingPrinter:
 
     def _graphs_of(self, compile_: Compile) -> list[Graph]:
         """Dynamo's graphs of a compile."""
-        graphs = (graph for graph in self._explanation.graphs if graph.stage == "dynamo")
+        graphs = (graph for graph in self._explanation.graphs if graph.is_of_dynamo)
         return [graph for graph in graphs if graph.compile_id == compile_.compile_id]
 
     def _outcome(self, compile_: Compile) -> str:
         graphs = self._graphs_of(compile_)
-        texts = ", ".join(f"a graph of {count(graph.ops, 'operator')}" for graph in graphs) or "no graph"
+        sizes = ((graph.stage == FAILED_TRACE, count(graph.ops, "operator")) for graph in graphs)
+        texts = ", ".join(f"{size} until it failed" if failed else f"a graph of {size}" for failed, size in sizes)
         ended = [item for item in self._explanation.breaks if item.compile_id == compile_.compile_id]
         why = f", ended by {ended[-1].gb_id or 'a break'} at line {ended[-1].span.line}" if ended else ""
-        return texts + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
+        return (
+            (texts or "no graph") + {"skipped": ", left to Python", "error": ", failed"}.get(compile_.outcome, "") + why
+        )
 
     def _compile_line(self, compile_: Compile) -> str:
         at = fit_path(source_location(compile_.file, compile_.line, None, self._explanation.run.cwd), 60)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.kernels.graph_parser import IN_PLACE
-from dynadiag.recording.records import Graph
+from dynadiag.recording.records import FAILED_TRACE, Graph
 from dynadiag.recording.torch_text.sources import attribute_name, is_input_name
 
 _CLASS = re.compile(r"^ *class ([^\s(]+)\(torch\.nn\.Module\):")
@@ -138,6 +138,7 @@ def shape_text(annotation: str | None) -> str:
 # The title by stage; of any other stage it is "STAGE graph".
 _STAGE_NAMES = {
     "dynamo": "Dynamo's graph",
+    FAILED_TRACE: "traced before the failure",
     "before_pre_grad": "before pre-grad passes",
     "pre_grad": "after pre-grad passes",
     "joint": "joint graph",

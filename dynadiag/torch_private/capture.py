@@ -79,6 +79,24 @@ def instruction_translators(start: FrameType | None, failure: BaseException | No
             yield tx
 
 
+def unfinished_graphs(failure: BaseException) -> list[Any]:
+    """Return the graphs that Dynamo was tracing when it failed: that of the frame, then those of operators' functions.
+
+    ``output`` of a translator is the ``OutputGraph``, the first of its ``tracers`` that of the frame. The function of a
+    higher-order operator (a checkpoint, a branch) has a tracer of its own, ``subtracer`` in higher_order_ops.py. None,
+    if Dynamo gave its graph to the backend before: the trace has that. A graph without an operation tells nothing.
+    """
+    frames = list(traceback_frames(failure))
+    if any(frame.f_code.co_name == GRAPH_EMITTER[0] and _DYNAMO in frame.f_code.co_filename for frame in frames):
+        return []
+    outputs = (getattr(tx, "output", None) for tx in _translators_in_traceback(failure))
+    tracers = [each for output in outputs for each in getattr(output, "tracers", ())[:1]]
+    inner = (frame for frame in frames if frame.f_code.co_filename.endswith(_HIGHER_ORDER))
+    tracers += [frame.f_locals["subtracer"] for frame in inner if "subtracer" in frame.f_locals]
+    graphs = {id(graph): graph for each in tracers if (graph := getattr(each, "graph", None)) is not None}
+    return [graph for graph in graphs.values() if any(node.op.startswith("call_") for node in graph.nodes)]
+
+
 def exception_traceback(tx: Any) -> list[tuple[str, int | None, str]]:
     """File, line and function of each frame that the exception which Dynamo traces has passed, outermost first.
 
@@ -206,12 +224,13 @@ def _first_use(described: Any) -> str:
 
 def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
     """Return what Inductor leaves out of the CUDA graphs of code that it splits: the reason, operator and stack trace,
-    and in how many graphs the code is.
+    and in how many graphs the code is. Inductor's checks of sizes (``AssertScalar``) are left out: they are where the
+    operator is that makes the size.
 
     ``Scheduler.should_partition`` (scheduler.py, 2.11 to 2.15) has the reason for each node. None is left out where
     the code is not split, or nothing of it runs on a GPU.
     """
-    from torch._inductor import config
+    from torch._inductor import config, ir
 
     parts = getattr(lowered, "partition_maps", None)
     if not (config.graph_partition and config.triton.cudagraphs and parts) or not lowered.device_types - {
@@ -222,7 +241,9 @@ def cuda_graph_splits(lowered: Any) -> list[dict[str, Any]]:
     found = []
     for group in fused_operations(lowered):
         for node in group:
-            if node.node is not None and (reason := lowered.scheduler.should_partition(node)):
+            if node.node is None or isinstance(node.node, ir.AssertScalar):
+                continue
+            if reason := lowered.scheduler.should_partition(node):
                 own = (one for one in node.node.get_origins() if one.graph is lowered.graph)  # all there is of a `cond`
                 origin = node.node.get_origin_node() or max(own, default=None)
                 trace = "" if origin is None else str(origin.meta.get("stack_trace") or "")

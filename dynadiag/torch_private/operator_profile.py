@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from types import CodeType
 from typing import Any
 
@@ -102,6 +103,21 @@ def stop_profile(profile: Any) -> Iterator[tuple[int, str, bool]]:
         operator = is_operator(event.name) and event.extra_fields.scope == RecordScope.FUNCTION
         yield parent, event.name, operator
         left += [(position, child) for child in reversed(event.children)]
+
+
+def allocated_at_once(call: Callable[[], Any]) -> int:
+    """Make a call, and return the most bytes that tensors on the CPU which it made held at once.
+
+    torch's allocator counts them, so that two runs of one program have the same figure. What it frees of earlier
+    memory does not count, nor what a library allocates by itself.
+    """
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    events = (each for each in profile.profiler.kineto_results.events() if each.name() == "[memory]")
+    changes = sorted((each.start_ns(), each.nbytes()) for each in events if "CPU" in str(each.device_type()))
+    return max(accumulate((size for _, size in changes), initial=0))
 
 
 def is_operator(name: str) -> bool:

@@ -23,8 +23,12 @@ _SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "local
 _TEMPORARY = ("--size", str(1 << 30), "--tmpfs", "/tmp")  # bytes
 _PROC = ("--proc", "/proc", "--remount-ro", "/proc")  # root may write the settings of the kernel there
 _PACKAGES = ("dynadiag", "minifier", "tui")
+_SITES = ("site-packages", "dist-packages")
 _MAX_FILE = 2 << 30  # bytes of a file that it writes
-_LIMITED = f'ulimit -c 0; ulimit -f {_MAX_FILE >> 9}; exec "$@"'  # blocks of 512 bytes
+# Processes and threads. Linux counts those of the sandbox alone, and does not hold root to it.
+_MAX_PROCESSES = 4096
+_PROCESSES = f"{{ ulimit -u {_MAX_PROCESSES} || ulimit -p {_MAX_PROCESSES}; }} 2>/dev/null"  # -u is -p in dash
+_LIMITED = f'ulimit -c 0; ulimit -f {_MAX_FILE >> 9}; {_PROCESSES}; exec "$@"'  # blocks of 512 bytes
 _PROBE_TIMEOUT = 20.0  # seconds
 
 
@@ -59,8 +63,11 @@ def _mounts(folder: Path) -> Iterator[str]:
 
 
 def _python_folders() -> list[str]:
-    """The folders that this Python and dynadiag are made of. What else is on `sys.path` may be the user's folder."""
-    found = [sys.prefix, sys.base_prefix, *(str(Path(path).resolve()) for path in _packages())]
+    """The folders that this Python, its packages and dynadiag are made of. What else is on `sys.path` may be the user's
+    folder.
+    """
+    sites = (path for path in sys.path if Path(path).name in _SITES)  # also in the home, or named by another's .pth
+    found = [sys.prefix, sys.base_prefix, *sites, *(str(Path(path).resolve()) for path in _packages())]
     outside = [path for path in dict.fromkeys(found) if not path.startswith(_SYSTEM)]
     return [path for path in outside if not any(path.startswith(f"{other}{os.sep}") for other in outside)]
 

@@ -1,13 +1,14 @@
 """The issue, in the form of PyTorch's template for bugs of torch.compile: the bug, the error logs, the versions.
 
 Text of the program stands in code, with its control characters shown and its folders cut off, so that it can become
-neither markup nor a command. The commands are for the folder of the issue where there is a repro, otherwise for the
-folder in which the program was run.
+neither markup nor a command. The commands are for the repro where it is proved, otherwise for the folder in which the
+program was run.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import itertools
 import platform
 import re
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag import __version__
-from dynadiag.bisection.bisector import BACKWARD_FAILS_TOO
+from dynadiag.bisection.bisector import BACKWARD_NOTES
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
@@ -36,24 +37,18 @@ __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "is
 _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
+_ASSERTION = "an assertion fails"
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
+# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon.
+_MESSAGE_WORDS = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
+_MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z][\w.]*")
 # Calls that any repro may have.
-_SAYS_LITTLE = {
-    "compile",
-    "tolist",
-    "item",
-    "ones",
-    "zeros",
-    "full",
-    "tensor",
-    "arange",
-    "randn",
-    "assert_close",
-    "equal",
-}
+_SAYS_LITTLE = frozenset(
+    ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
+)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -87,7 +82,8 @@ class TriagedCase:
     """What a triage found. A part that was not done is ``None``; ``parts`` says why.
 
     ``repro`` is the text of the repro, ``repro_name`` its file in the folder, ``program`` the text of the program.
-    ``output`` is what the program printed, ``repro_output`` what the repro printed. ``command`` is the program for a
+    ``output`` is what the program printed, ``repro_output`` what the repro printed, ``shown`` how the repro failed.
+    ``command`` is the program for a
     shell, which only dynadiag can run if it is a function.
     """
 
@@ -102,6 +98,7 @@ class TriagedCase:
     program: str = ""
     output: str = ""
     repro_output: str = ""
+    shown: FailureDocument | None = None
     command: str = ""
     is_function: bool = False
     accuracy: bool = False
@@ -144,7 +141,7 @@ def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
         return ["# torch.compile"]
-    type_, message = _error(failure)
+    type_, message = _error(failure, case)
     message = first_line(message).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
     rung = _rung(case)
@@ -163,17 +160,29 @@ def _culprits(case: TriagedCase) -> Sequence[CulpritDocument | ReproCulpritDocum
     return (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
 
 
-def _error(failure: FailureDocument) -> tuple[str, str]:
-    """The type and the message of the error itself: without the wrappers that torch puts around it, and an assertion
-    of the program as the wrong result that it is.
+def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
+    """The type and the message of the error: as the repro shows it, which the reader can run, where it says as much as
+    the program's.
     """
+    type_, message = _error_itself(failure)
+    shown = _error_itself(case.shown) if case.shown is not None and _has_proved_repro(case) else ("", "")
+    if shown[0] != type_ or shown[1].startswith(_ASSERTION):
+        return type_, message
+    if type_ != "wrong result":
+        return shown
+    of = "gradient: " if message.startswith("gradient") else "input after the call: " * (" afterwards " in message)
+    return type_, of + shown[1]
+
+
+def _error_itself(failure: FailureDocument) -> tuple[str, str]:
+    """The error without the wrappers that torch puts around it, and an assertion as the wrong result that it is."""
     type_, message = unwrapped_error(failure.type, failure.message.removeprefix(_GRAPH))
     if (difference := compared_values(message)) is not None:
         return "wrong result", difference
     if failure.kind == "signal":
         return type_, ""
     if type_ == "AssertionError" and not failure.where:
-        return "wrong result", f"an assertion fails: {message}" if message.strip() else "an assertion fails"
+        return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
     diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
     return type_.replace("wrong_result", "wrong result"), diagnostic or message
 
@@ -201,17 +210,17 @@ def _description(case: TriagedCase) -> Iterator[str]:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        sentence = f"{compiled}, it {_how_it_fails(failure, redacted=case.redacted)}. {sentence}{how}"
+        sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
     yield sentence
     yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
 
-def _how_it_fails(failure: FailureDocument, *, redacted: bool) -> str:
+def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
-    type_, message = _error(failure)
-    message = "" if redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
+    type_, message = _error(failure, case)
+    message = "" if case.redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
@@ -231,20 +240,24 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     culprits = _culprits(case)
     operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
     names = tuple(f"{each.name} " for each in culprits)
-    leading = [text for text in notes if text == BACKWARD_FAILS_TOO or (operators and text.startswith(operators))]
+    leading = [text for text in notes if text in BACKWARD_NOTES or (operators and text.startswith(operators))]
     return leading, [text for text in notes if names and text.startswith(names) and text not in leading]
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
-    """A search for issues of the same failure: by its error, the operator or the function that is called, and the file
-    of torch.
+    """A search for issues of the same failure: by its error, or the words of a message whose type is Python's own, the
+    operator or the function that is called, and the file of torch.
     """
     failure = _failure_of(case)
     if failure is None or case.redacted:
         return
-    names = [_operator(culprit.name) for culprit in _parts_of_torch(case)] or _called_methods(case)
+    parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
+    type_, message = _error(failure, case)
+    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if hasattr(builtins, type_) else []
+    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
+    names = names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [_error(failure)[0], *names[:1], file, "torch.compile"]
+    words = [*(said or [type_]), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"
@@ -257,10 +270,13 @@ def _operator(name: str) -> str:
 
 
 def _called_methods(case: TriagedCase) -> list[str]:
-    """The functions and methods that a proved repro calls, the first one first, and the methods of its classes."""
+    """The functions and methods that a proved repro calls or compiles, the first one first, and the methods of its
+    classes.
+    """
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    places = [(f.lineno, f.col_offset, f.attr) for f in calls if isinstance(f, ast.Attribute)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    functions = [function for call in calls for function in (call.func, *call.args)]
+    places = [(f.lineno, f.col_offset, f.attr) for f in functions if isinstance(f, ast.Attribute)]
     methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
     return [name for _, _, name in sorted(places) if name not in _SAYS_LITTLE] + methods
 
@@ -302,9 +318,9 @@ def _sizes(made: MinifyDocument) -> str:
 
 
 def _bisection(case: TriagedCase) -> Iterator[str]:
-    if case.bisect is None and case.minify is not None and case.minify.bisected:
+    if case.bisect is None and (parts := _parts_of_torch(case)):
         yield "#### Bisection"
-        rows = [f"| {each.kind} | {cell(each.name)} | {each.graph or ''} |" for each in case.minify.bisected]
+        rows = [f"| {each.kind} | {cell(each.name)} | {each.graph or ''} |" for each in parts]
         yield "\n".join(["| at fault in the repro | name | graph |", "| --- | --- | --- |", *rows])
     found = case.bisect
     tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"} if found else {}
@@ -365,8 +381,8 @@ def _tried(case: TriagedCase) -> Iterator[str]:
     yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):
-        proved = _has_proved_repro(case)
-        where = "In the folder of this issue" if proved else "In the folder in which the program was run"
+        repro = f"With the repro as {inline_code(case.repro_name)}"
+        where = repro if _has_proved_repro(case) else "In the folder in which the program was run"
         yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
 
 

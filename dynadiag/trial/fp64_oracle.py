@@ -233,7 +233,7 @@ def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float]
     if not oracle.judges(e):
         return ResultDifference(f"{text}; float64 is no referee: they are integers made of integers", rounding=False)
     kind = "nan" if _only_compiled_is_not_finite(*values, truth) else "wrong_result"
-    return ResultDifference(f"{text}; {int(bad.sum())} of them wrong by float64", rounding=False, kind=kind)
+    return ResultDifference(f"{text}; a float64 run finds {int(bad.sum())} of them wrong", rounding=False, kind=kind)
 
 
 def _only_compiled_is_not_finite(e: torch.Tensor, a: torch.Tensor, truth: torch.Tensor) -> bool:

@@ -106,10 +106,15 @@ class Signature:
         return self.kind, self.type.rpartition(".")[2], self._compared_message
 
     @property
+    def is_wrong_result(self) -> bool:
+        """Whether values differ from those of uncompiled code; a program's own assertion on them is an exception."""
+        return self.kind in ("wrong_result", "nan")
+
+    @property
     def _compared_message(self) -> str:
         """The message without numbers; of a wrong result its beginning, since the first wrong output may vary."""
         message = normalise(self.message)
-        return message.partition(": ")[0] if self.kind in ("wrong_result", "nan") else message
+        return message.partition(": ")[0] if self.is_wrong_result else message
 
     @property
     def is_endless_recursion(self) -> bool:

@@ -76,6 +76,21 @@ def f(x):
 torch.compile(f, fullgraph=True, options={"max_autotune": False})(torch.ones(4))
 """
 
+# What eager stores in bfloat16 half way, Inductor keeps in float32.
+ROUNDED = """
+import torch, torch._inductor.lowering as lowering
+
+torch._inductor.config.fx_graph_cache = False
+tanh = lowering.lowerings[torch.ops.aten.tanh.default]
+lowering.lowerings[torch.ops.aten.tanh.default] = lambda x: {tanh}
+
+def f(x):
+    return torch.tanh(x * 1.1 * 1.1 * 1.1) * 1.1
+
+x = torch.linspace(0.5, 3, 64, dtype=torch.bfloat16)
+assert torch.equal(torch.compile(f)(x), f(x))
+"""
+
 
 def test_a_wrong_pass_of_a_custom_backend_is_named(bisected: Bisected) -> None:
     verdict = bisected(BACKEND)
@@ -281,6 +296,40 @@ def test_an_object_with_fullgraph_is_run_uncompiled_where_it_is_off(bisected: Bi
     call = "torch.compile(functools.partial(A(), 3), fullgraph=True, backend='eager')(torch.ones(3))\n"
     verdict = bisected(f"import functools\nimport torch\nclass A:\n{body}{call}")
     assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "A.__call__")], verdict.notes
+
+
+@pytest.mark.parametrize(("tanh", "is_rounding"), [("tanh(x)", True), ("tanh(tanh(x))", False)])
+def test_a_comparison_that_fails_by_rounding_is_called_that(bisected: Bisected, tanh: str, is_rounding: bool) -> None:
+    verdict = bisected(ROUNDED.format(tanh=tanh))
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert any("none is wrong by more than rounding" in note for note in verdict.notes) == is_rounding
+    assert any("further off than rounding explains" in note for note in verdict.notes) != is_rounding
+    assert not verdict.other_failures
+
+
+# `aten._local_scalar_dense` returns a number, and a kernel that computes no tensor cannot be ATen's.
+NUMBER = """
+import torch
+
+torch._dynamo.config.capture_scalar_outputs = True
+torch._inductor.config.fx_graph_cache = False
+
+def f(x):
+    y = x * 0.5 if x.sum().item() > 0.5 else x * 1.5
+    return torch.tanh(y) * 1.1
+
+import torch._inductor.lowering as lowering
+tanh = lowering.lowerings[torch.ops.aten.tanh.default]
+lowering.lowerings[torch.ops.aten.tanh.default] = lambda x: tanh(tanh(x))
+x = torch.linspace(0.1, 0.2, 8)
+torch.testing.assert_close(torch.compile(f)(x), f(x))
+"""
+
+
+def test_a_number_among_the_values_of_a_graph_is_not_switched_off(bisected: Bisected) -> None:
+    verdict = bisected(NUMBER)
+    assert [(c.group, c.name) for c in verdict.culprits] == [("lowering", "tanh")]
+    assert not verdict.other_failures
 
 
 def test_a_difference_of_random_numbers_is_called_by_its_name(bisected: Bisected) -> None:

@@ -97,6 +97,15 @@ def model(x):
 torch.compile(jacfwd(jacfwd(model)))(torch.ones(3, 3))
 """
 
+# The gradient of sgn has no memory: each kernel that reads it crashes, and AOTAutograd cannot trace it.
+ZERO_TENSOR = """
+x = torch.randn(3, requires_grad=True)
+z = torch.autograd.grad(torch.sgn(x).sum(), x)[0]
+def read(t):
+    return t[-1] + 10
+torch.compile(read)(z)
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "rung", "kind", "names", "line"),
@@ -111,6 +120,7 @@ torch.compile(jacfwd(jacfwd(model)))(torch.ones(3, 3))
         pytest.param(SHIFTED, "inductor", "fusion", ("copy_",), "x[1:] = x[:-1].clone()", id="198270"),
         pytest.param(TWO_TYPES, "aot_eager", "graph", ("0/0",), "state.add_(1)", id="194747"),
         pytest.param(OVERFLOW, "inductor", "kernel", ("mul",), "torch.arange(9", id="183901"),
+        pytest.param(ZERO_TENSOR, "aot_eager", "graph", ("0/0",), "t[-1] + 10", id="197067"),
         pytest.param(WITHOUT_MEMORY, "inductor", "lowering", ("mul",), "torch.trace(x)", id="190856"),
     ],
 )
@@ -128,4 +138,6 @@ def test_a_public_failure_is_bisected(
     text = source.splitlines()
     shown = [text[number - 1] for culprit in verdict.culprits for _, number in culprit.lines]
     assert line is None or any(line in each for each in shown), shown
+    assert ("without vectors it passes" in verdict.confirmed[0]) == (kind == "kernel")
+    assert "SIGSEGV" not in str(verdict.other_failures)
     assert not any("direction" in trial for trial in verdict.confirmed), "no program here runs a backward"

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 import dynadiag
 from dynadiag.capture.exports import describe_ending_failure
+from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.exports import read_exports
 from dynadiag.explanation.run_records import Export
 from dynadiag.recording.torch_text.exports import read_export_failure
@@ -24,6 +25,12 @@ class Gate(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         scale = x.abs().max().item()
         return x / scale if scale > 1.0 else x
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        large = (x.abs() > 1).sum().item()
+        return x / large if large > 1 else x
 
 
 class Inner(nn.Module):
@@ -74,9 +81,54 @@ def test_a_violated_constraint_has_its_own_type(tmp_path: Path) -> None:
 
 
 def test_a_draft_has_what_it_assumed(tmp_path: Path) -> None:
-    draft, assumed = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Gate(), (torch.ones(3) * 2,)))
+    draft, assumed = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Counted(), (torch.ones(3) * 2,)))
     assert (draft.api, draft.error, draft.assumed) == ("torch.export.draft_export", None, None)
-    assert (assumed.condition, assumed.assumed) == ("zuf0 > 1.0", "True")
+    assert (assumed.condition, assumed.assumed) == ("u0 > 1", "True")
+
+
+def test_a_draft_that_fails_in_torch_has_no_line_of_its_solver(tmp_path: Path) -> None:
+    """torch 2.11 asserts that a number of a tensor with fractions is none ("Unknown symbol zuf0"), within sympy."""
+    found = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Gate(), (torch.ones(3) * 2,)))
+    assert found[0].error == ("AssertionError" if torch.__version__.startswith("2.11") else None)
+    assert all(frame.file == __file__ for frame in found[0].stack)
+
+
+def untraced(x: torch.Tensor) -> torch.Tensor:
+    doubled: torch.Tensor = torch.ops.answers_drafting.twice(x + 1)
+    return doubled.sum()
+
+
+def test_what_a_draft_runs_on_the_example_has_the_line_of_the_operator(tmp_path: Path) -> None:
+    class First(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return untraced(x)
+
+    class Second(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return untraced(x) * 2
+
+    with torch.library._scoped_library("answers_drafting", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+        x = torch.ones(3)
+        found = exports_of(
+            tmp_path / "run.dynadiag", lambda: draft_export(First(), (x,)), lambda: draft_export(Second(), (x,))
+        )
+    told = [(each.function.rpartition(".<locals>.")[2], each.stack[-1].line) for each in found if each.operator]
+    line = line_of(untraced, "twice")
+    assert told == [("First.forward", line), ("Second.forward", line)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_module_of_torchs_that_cannot_be_exported_is_told_at_the_call(tmp_path: Path, strict: bool) -> None:
+    """Frames of generated code ("<string>:1") stood for the program's line."""
+    call = lambda: export(nn.Linear(4, 4), (torch.ones(3, 5),), strict=strict)  # noqa: E731 - one line
+    file = tmp_path / "run.dynadiag"
+    (found,) = exports_of(file, call)
+    assert found.stack == ()
+    with dynadiag.open(file) as recording:
+        (finding,) = explain(recording).findings
+    assert (finding.span.file, finding.span.line) == (__file__, call.__code__.co_firstlineno)
 
 
 def ending(call: Any) -> dict[str, Any]:

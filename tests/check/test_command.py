@@ -128,6 +128,14 @@ def test_a_program_is_run_and_known_again(tmp_path: Path, capfd: pytest.CaptureF
     assert (code, problem["rule"], problem["line"], problem["targets"]) == (1, "new-break", 7, ["train.py"])
 
 
+def test_a_recording_that_reached_its_size_limit_is_not_ok(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text("import torch\ntorch.compile(torch.sin, backend='eager')(torch.ones(3))\n")
+    code, document = checked(capfd, "--limit", "0.000001", "train.py")
+    (problem,) = document["problems"]
+    assert (code, problem["rule"]) == (1, "failed")
+    assert "size limit" in problem["text"]
+
+
 @pytest.mark.usefixtures("forked_interpreters")
 def test_a_program_gets_its_arguments_and_its_failure_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)

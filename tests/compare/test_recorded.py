@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import dynadiag
+from dynadiag.__main__ import main
 from dynadiag.compare.recorded import (
     MEASURED,
     Figure,
@@ -17,6 +19,7 @@ from dynadiag.compare.recorded import (
     recorded_document,
     recorded_text,
 )
+from dynadiag.explanation.runtime_cost import WARM, WarmCalls
 from dynadiag.recording.fold import fold
 from dynadiag.recording.import_export import export_log
 from dynadiag.recording.journal import Journal
@@ -66,6 +69,14 @@ def test_a_figure_differs_beyond_both_intervals() -> None:
     assert Figure("launches", None, 3.0).differs is None
 
 
+def test_what_the_machine_explains_is_no_difference() -> None:
+    """The same work took 2.5 to 3.2 times as long beside B."""
+    slower = (2.5, 3.2)
+    assert Figure("step_time", 1.0, 3.0, (0.9, 1.1), (2.9, 3.1), slower).differs is False
+    assert Figure("step_time", 1.0, 5.0, (0.9, 1.1), (4.8, 5.2), slower).differs is True
+    assert Figure("step_time", 1.0, 0.5, (0.9, 1.1), (0.4, 0.6), slower).differs is True
+
+
 def test_a_break_explains_the_slower_step(tmp_path: Path) -> None:
     fast = {"seconds": 1e-5, "interval": [0.9e-5, 1.1e-5], "peak": 1000, "launches": 1}
     slow = {"seconds": 3e-5, "interval": [2.8e-5, 3.1e-5], "peak": 1000, "launches": 2}
@@ -87,11 +98,61 @@ def test_a_break_explains_the_slower_step(tmp_path: Path) -> None:
     assert document["explained_by"][0]["stage"] == "break"
 
 
-def test_two_runs_of_one_program_differ_in_nothing_that_is_known(tmp_path: Path) -> None:
-    path = recorded(tmp_path / "a.dynadiag", plain, None)
-    found = compared(path, path)
-    assert [each.differs for each in found.figures] == [None, False, None]
-    assert recorded_text(found, ("a", "a"), None, Printer()).startswith("No figure differs.")
+@pytest.mark.parametrize("measured", [None, {"seconds": 1.0, "interval": [0.9, 1.1], "peak": 3000}])
+def test_two_runs_of_one_program_do_not_differ(tmp_path: Path, measured: dict[str, Any] | None) -> None:
+    again = measured and {"seconds": 9.0, "interval": [8.9, 9.1], "peak": 1000}
+    found = compared(
+        recorded(tmp_path / "a.dynadiag", plain, measured), recorded(tmp_path / "b.dynadiag", plain, again)
+    )
+    assert [each.differs for each in found.figures[:2]] == [None if measured is None else False] * 2
+    assert recorded_text(found, ("a", "b"), None, Printer()).startswith("No difference beyond noise.")
+
+
+def profiled(file: Path, log: Path, seconds: float) -> Path:
+    """A recording with a profile of five warm calls, all of it in graphs."""
+    export_log(file, log)
+    journal = Journal.reopen(log)
+    journal.append({WARM: {}}, encode(WarmCalls(5, seconds, 0.0, 0.0, ())).decode())
+    journal.close()
+    fold(log, log.with_suffix(".dynadiag"))
+    return log.with_suffix(".dynadiag")
+
+
+@pytest.mark.parametrize(("shown", "is_known"), [(2.0, True), (0.01, False)])
+def test_a_stage_explains_only_what_a_profile_shows_too(tmp_path: Path, shown: float, is_known: bool) -> None:
+    """On a busy machine a break was blamed for 130 ms, of which a profile of the same calls showed nothing."""
+    plainly = recorded(tmp_path / "a.dynadiag", plain, {"seconds": 1.0, "interval": [0.9, 1.1]})
+    with_break = recorded(tmp_path / "b.dynadiag", broken, {"seconds": 3.0, "interval": [2.9, 3.1]})
+    found = compared(
+        profiled(plainly, tmp_path / "pa.log", 0.5), profiled(with_break, tmp_path / "pb.log", 0.5 + shown)
+    )
+    text = recorded_text(found, ("a", "b"), None, Printer())
+    assert found.explained_by[0].stage == "break"
+    assert ("why is unknown" in text, "2.00 s longer" in text) == (not is_known, not is_known)
+
+
+def test_what_the_runs_were_given_comes_first(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, torch\ntorch.manual_seed(len(sys.argv))\n"
+        "torch.compile(lambda x: x.sin() + 1, backend='aot_eager')(torch.ones(3))\n"
+    )
+    files = [tmp_path / name for name in ("a.dynadiag", "b.dynadiag")]
+    for file, options, argument in zip(files, ((), ("--no-codegen",)), ((), ("word",)), strict=True):
+        assert main(["explain", *options, "-o", str(file), str(program), *argument]) == 0
+    text = " ".join(recorded_text(compared(*files), ("a", "b"), None, Printer()).split())
+    assert text.startswith(
+        "Not run alike: code generation was on and is off (--no-codegen), the seed of torch's random numbers was 1 "
+        "and is 2."
+    )
+
+
+def test_options_on_what_is_measured_are_refused_for_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(recorded(tmp_path / "a.dynadiag", plain, None))
+    assert main(["compare", "--modes", "default", "--train", path, path]) == 2
+    assert "--modes, --train, --inference: two recordings are only read" in capsys.readouterr().err
 
 
 def test_what_was_compiled_is_told_where_no_figure_is_known_to_differ(tmp_path: Path) -> None:
@@ -101,7 +162,7 @@ def test_what_was_compiled_is_told_where_no_figure_is_known_to_differ(tmp_path: 
         ("launches", None),
     ]
     text = " ".join(recorded_text(found, ("a", "b"), None, Printer()).split())
-    assert "not recorded: step time, launches. The first stage that differs: break." in text
+    assert "Not known: step time, peak memory, launches. The first stage that differs: break." in text
     assert "torch._dynamo.graph_break" in text
 
 

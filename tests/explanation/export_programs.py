@@ -222,8 +222,54 @@ attention = {"attend": nn.MultiheadAttention(4, 2, batch_first=True).eval()}
 queries = (torch.linspace(0.0, 1.0, 24).reshape(6, 4), torch.tensor([1, 0, 1, 1, 0, 0]) > 0, torch.ones(1, 3, 4))
 kept: dict[str, Any] = {"shapes": ({0: n}, {0: n}, None), "state": attention}
 
+
+def checks_a_maximum(self: Any, v: Any) -> Any:
+    if v.max() > 9:
+        raise ValueError("too large")
+    return v * 2
+
+
+def asserts_a_maximum(self: Any, v: Any) -> Any:
+    torch._assert_async(v.max() <= 9, "too large")
+    return v * 2
+
+
+def cuts(self: Any, v: Any) -> Any:
+    first = v.argmax()
+    if first > 2:
+        return v[:first]
+    return v
+
+
+def cuts_in_the_graph(self: Any, v: Any) -> Any:
+    first = v.argmax()
+    return torch.cond(first > 2, lambda v, n: v[: n.item()].clone(), lambda v, n: v.clone(), (v, first))
+
+
+def doubles_what_is_left(self: Any, v: Any) -> Any:
+    kept = torch.nonzero(v > 0).squeeze(-1)
+    if kept.numel() == 0:
+        return v.new_zeros(1)
+    return v[kept] * 2
+
+
+def doubles_what_is_always_left(self: Any, v: Any) -> Any:
+    kept = torch.nonzero(v > 0).squeeze(-1)
+    torch._check(kept.numel() != 0)
+    return v[kept] * 2
+
+
+def doubles_in_the_graph(self: Any, v: Any) -> Any:
+    kept = torch.nonzero(v > 0).squeeze(-1)
+    return torch.cond(kept.numel() == 0, lambda v, _: v.new_zeros(1), lambda v, kept: v[kept] * 2, (v, kept))
+
+
 PROGRAMS: dict[str, tuple[Program, Program]] = {
     "exports_a_tensor_branch": (exports(branches, x), exports(chooses, x)),
+    "exports_a_check": (exports(checks_a_maximum, x), exports(asserts_a_maximum, x)),
+    "exports_a_slice_or_all": (exports(cuts, flat), exports(cuts_in_the_graph, flat)),
+    "exports_as_always": (exports(doubles_what_is_left, flat), exports(doubles_what_is_always_left, flat)),
+    "exports_a_choice_by_how_many": (exports(doubles_what_is_left, flat), exports(doubles_in_the_graph, flat)),
     "exports_one_side": (exports(branches, x), exports(takes_one_side, x)),
     "exports_an_int_of_a_tensor": (exports(converts_a_tensor, x, counts), exports(takes_an_item, x, counts)),
     "exports_an_int_of_a_size": (

@@ -19,7 +19,7 @@ from dynadiag.explanation.break_remedies import REMEDIES
 from dynadiag.explanation.cache_bypass import CACHES
 from dynadiag.explanation.cuda_graphs import CUDA_GRAPHS, OVERWRITTEN
 from dynadiag.explanation.explanation import Explanation, explain
-from dynadiag.explanation.exports import EXPORTS
+from dynadiag.explanation.export_remedies import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.explanation.remedy import Remedy, Trial

@@ -33,3 +33,8 @@ def test_a_part_of_a_name_and_what_is_called_are_no_words_of_the_glossary() -> N
         "forward",
         "Dynamo",
     ]
+
+
+def test_what_torch_fills_in_for_each_break_is_left_out() -> None:
+    ((_, text),) = explain_words("GB0036")
+    assert "Operator `…`'s output shape depends on input Tensor data" in text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.headline import Headline
 from dynadiag.explanation.rules import Rule
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Recompile, Run, SkippedFrame, Span
+from dynadiag.recording.records import FULL, Break, Compile, Frame, Graph, Recompile, Run, SkippedFrame, Span
 from tests.explanation.build import FILE, RUN, FakeRecording, a_break, a_compile, a_graph, a_recompile, a_run
 
 
@@ -40,6 +40,16 @@ def test_one_function_without_breaks_is_one_graph_in_any_number_of_variants() ->
     assert (found.severity, found.sentence) == ("good", "All that was compiled is one graph, in 2 variants.")
     alone = judge(compiles=compiles[:1], graphs=(a_graph(0),))
     assert alone.sentence == "All that was compiled is one graph."
+
+
+def test_what_a_size_limit_hides_is_not_known() -> None:
+    full = replace(RUN, notes=(FULL,))
+    assert judge(run=full).sentence.startswith("The recording reached its size limit: what was compiled later is not")
+    found = judge(run=full, compiles=(a_compile(),), graphs=(a_graph(),))
+    assert (found.severity, found.sentence) == (
+        "warning",
+        "All that was compiled is one graph. The recording reached its size limit before the end.",
+    )
 
 
 def test_several_whole_functions() -> None:

@@ -51,6 +51,19 @@ def test_where_nothing_follows_nothing_is_said() -> None:
     assert "in Python" not in explained(source=short).headline.sentence
 
 
+def test_of_a_loop_in_a_try_all_runs_in_python() -> None:
+    block = (
+        "def forward(self, x):\n    try:\n        for layer in self.layers:\n            x = layer(x)\n"
+        "            x, _ = self.gru(x)\n    finally:\n        x = x * 2\n    return x\n"
+    )
+    made = (a_compile(outcome="break"),)
+    inner = replace(HELD, span=Span(FILE, 5, 19, 5, 30))
+    found = explain(
+        FakeRecording(compile_records=made, graph_records=(a_graph(),), break_records=(inner,), sources={FILE: block})
+    )
+    assert "from line 4 on it runs in Python (self.gru)" in found.headline.sentence
+
+
 def test_a_function_that_calls_what_breaks_is_named_by_its_own_line() -> None:
     inner = replace(HELD, span=Span(FILE, 8, 4), function="helper")
     inner = replace(inner, user_stack=(Frame(FILE, 9, "<module>"), Frame(FILE, 3, "forward"), Frame(FILE, 8, "helper")))

@@ -69,6 +69,17 @@ def test_a_global_has_the_name_by_which_the_called_function_knows_it(
     assert found == {"notes_of_a_user.COUNT": 0, "more_notes.COUNT": 3}
 
 
+def test_a_function_of_the_name_does_not_rename_a_global(note: Callable[[Any], None], tmp_path: Path) -> None:
+    """A change may add functions to another module, `_` for an operator: that is no other state."""
+    call = ReplayableCall(lambda x: note(x), (2.5,), {})
+    (tmp_path / "functions_of_a_user.py").write_text("def COUNT(): ...")
+    import functions_of_a_user  # type: ignore[import-not-found]
+
+    found = UserGlobals((str(tmp_path),), call).scalars()
+    del sys.modules[functions_of_a_user.__name__]
+    assert found == {"COUNT": 0, "len(SEEN)": 0}
+
+
 def test_a_compiled_model_counts_as_the_model(note: Callable[[Any], None], tmp_path: Path) -> None:
     module = sys.modules[note.__module__]
     call = ReplayableCall(lambda x: x, (torch.ones(1),), {})

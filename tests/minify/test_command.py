@@ -18,7 +18,7 @@ import torch
 import torch._inductor.lowering as lowering
 
 def refuse(*args, **kwargs):
-    raise NotImplementedError("no lowering of mine")
+    raise NotImplementedError(f"no lowering of mine of {args[0].get_size()}")
 
 lowering.lowerings[torch.ops.aten.tanh.default] = refuse
 torch._inductor.config.epilogue_fusion = False
@@ -49,7 +49,8 @@ def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_p
     assert (data["nodes_after"], data["elements_after"]) == (1, 1)
     text = repro.read_text()
     assert "torch.tanh(" in text
-    assert "no lowering of mine" in text
+    assert "no lowering of mine of [" in text
+    assert "[8, 8]" not in text  # the message in the header is what the repro raises
     assert "epilogue_fusion" not in text  # the failure does not need it
     assert str(tmp_path) not in text
     assert "# bisected: lowering tanh\n" in text

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from dynadiag.bisection.bisector import BACKWARD_NOTES
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
@@ -21,7 +22,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-RESULT = MinifyResult("reduced", rung="inductor", text="# exception at rung inductor\nimport torch\n", proved=True)
+RESULT = MinifyResult("reduced", rung="inductor", text="# exception with backend inductor\nimport torch\n", proved=True)
 FOUND = Verdict("found", {}, "inductor", culprits=(Culprit("lowering", "tanh", "0/0", "inference"),))
 
 
@@ -62,7 +63,7 @@ def after(
 
 def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.MonkeyPatch) -> None:
     result, told = after(rows, Runner(), monkeypatch, FOUND)
-    assert result.text == "# exception at rung inductor\n# bisected: lowering tanh\nimport torch\n"
+    assert result.text == "# exception with backend inductor\n# bisected: lowering tanh\nimport torch\n"
     assert result.bisect_verdict is FOUND
     assert told == ["the repro: aot_eager"]
 
@@ -74,6 +75,15 @@ def test_the_promise_that_an_operator_breaks_is_in_the_header_and_the_notes(
     verdict = replace(FOUND, culprits=(Culprit("operator", "a.b.default"),), notes=("of other kinds", note))
     result, _ = after(rows, Runner(), monkeypatch, verdict)
     assert result.text.splitlines()[1:3] == ["# bisected: operator a.b.default", f"# {note}"]
+    assert result.notes == (note,)
+
+
+@pytest.mark.parametrize("note", BACKWARD_NOTES)
+def test_whether_a_backward_fails_uncompiled_too_is_in_the_header_and_the_notes(
+    note: str, rows: TrialLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = after(rows, Runner(), monkeypatch, replace(FOUND, notes=("of other kinds", note)))
+    assert note.partition(";")[0] in result.text
     assert result.notes == (note,)
 
 

@@ -215,7 +215,7 @@ def test_a_result_where_uncompiled_raises_is_caught() -> None:
 
 def test_the_header_says_where_the_program_passes() -> None:
     text = header(shown(WRONG, passing_rungs=("uncompiled", "eager")), [])
-    assert "# the program passes at uncompiled, eager" in text
+    assert "# the program passes uncompiled, with eager" in text
 
 
 def test_options_read_as_they_would_be_written() -> None:

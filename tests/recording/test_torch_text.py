@@ -179,7 +179,7 @@ PATTERNS = {
     "dynadiag/diff/environment_differences.py": "names of options and variables",
     "dynadiag/diff/kernel_differences.py": CODE,
     "dynadiag/explanation/blocks.py": SOURCE,
-    "dynadiag/explanation/break_remedies.py": SOURCE,
+    "dynadiag/explanation/output_remedies.py": SOURCE,
     "dynadiag/explanation/failures.py": PATHS,
     "dynadiag/explanation/glossary.py": "words of a report that the glossary has",
     "dynadiag/fixes/call_record.py": "names of attributes, and addresses",

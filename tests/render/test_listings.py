@@ -87,6 +87,14 @@ def test_the_nodes_of_a_graph() -> None:
     ]
 
 
+def test_a_graph_that_dynamo_did_not_finish_is_told_as_that() -> None:
+    found = an_explanation()
+    graphs = tuple(replace(graph, stage="failed_trace") for graph in found.graphs)
+    text = ListingPrinter(replace(found, graphs=graphs), PRINTER).graphs("0/0", lambda _: (ADD,))
+    assert "2 operators until it failed" in text.splitlines()[0]
+    assert "        add: _operator.add of l_x_ -> float32 (3, s0)" in text.splitlines()
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [

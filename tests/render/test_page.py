@@ -481,6 +481,18 @@ def test_the_stages_of_a_compile_are_linked_through_their_source_lines(tmp_path:
     assert "\\u001b" not in json.dumps(stages)
 
 
+def test_what_was_traced_before_a_failure_stands_beside_the_source(tmp_path: Path) -> None:
+    events = [*build.run_events(), *build.source_events(), *build.failed_trace_events("0/0"), *build.end_events(1)]
+    assert main(["report", "-o", "out.html", str(build.recording(tmp_path, events))]) == 0
+    found = blocks((tmp_path / "out.html").read_text())
+    stages = json.loads(found["stages-0"])
+    assert [stages["documents"][number]["title"] for number in stages["panes"]] == [
+        "source",
+        "traced before the failure",
+    ]
+    assert "prog.py:7" in stages["keys"]
+
+
 def test_the_panes_light_up_together_and_are_walked_with_the_keyboard(tmp_path: Path, browser: Browser) -> None:
     drawn_page(tmp_path)
     lit = "return [...document.querySelectorAll('.pane')].map((pane) => pane.querySelectorAll('.lit').length)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -81,6 +82,28 @@ def test_what_reaches_out_fails_and_changes_nothing(what: str, folder: Path, mon
     assert not Path("/of-an-issue").exists()
     assert not Path("/usr/bin/of-an-issue").exists()
     assert not Path(sys.prefix, "of-an-issue").exists()
+
+
+@needs_bubblewrap
+def test_packages_outside_of_the_interpreters_folder_are_there_and_what_lies_beside_them_is_not(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "home" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "only_here.py").write_text("found = 1")
+    (packages.parent / "secret.py").write_text("found = 2")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(packages), str(tmp_path)])
+    done = _run(f"sys.path.append({str(packages)!r}); import only_here; open('written', 'w')", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert _run(f"open({str(packages / 'only_here.py')!r}, 'w')", folder).returncode != 0
+    assert _run(f"open({str(packages.parent / 'secret.py')!r})", folder).returncode != 0
+
+
+@needs_bubblewrap
+def test_its_processes_files_and_dumps_are_limited(folder: Path) -> None:
+    code = "import resource as r; print(*(r.getrlimit(x)[0] for x in (r.RLIMIT_NPROC, r.RLIMIT_FSIZE, r.RLIMIT_CORE)))"
+    most = min(4096, resource.getrlimit(resource.RLIMIT_NPROC)[1] % (1 << 64))  # -1 is no limit
+    assert _run(code, folder).stdout.split() == [str(most), str(2 << 30), "0"]
 
 
 @needs_bubblewrap

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+import torch
 
 from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
@@ -81,6 +82,39 @@ def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_o
     said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{message}`. Uncompiled it passes.'
     assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(said)
     assert "Nothing of it can go: it has 1 operation. It fails as the program does" in text
+
+
+@pytest.mark.parametrize(
+    ("of_program", "told"),
+    [
+        ("output 0 differs in 24 of 24 elements, by up to 0.4", "1 of 16 elements differ, by up to 0.0861"),
+        ("gradient of input 'w' differs in 6 of 6 elements", "gradient: 1 of 16 elements differ, by up to 0.0861"),
+        (
+            "input 'w' afterwards differs in 6 of 6 elements",
+            "input after the call: 1 of 16 elements differ, by up to 0.0861",
+        ),
+    ],
+)
+def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, told: str) -> None:
+    raised = raised_by_comparing(torch.arange(16.0), 0.0861)
+    case = a_case(shown=FailureDocument("exception", "AssertionError", raised, None, None))
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {of_program}", None, None)
+    minify = replace(case.minify, failure=failure)
+    text = issue_text(replace(case, minify=minify))
+    assert f"`wrong result: {told}`" in text.splitlines()[0]
+    assert f"it gives a wrong result: `{told}`." in text
+    assert of_program not in text
+    unproved = issue_text(replace(case, minify=replace(minify, proved=False)))
+    assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
+
+
+def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
+    wrong = right.clone()
+    wrong[2] += difference
+    with pytest.raises(AssertionError) as raised:
+        torch.testing.assert_close(wrong, right, rtol=0.01, atol=0.01)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +221,8 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     assert link.endswith("?q=is%3Aissue+relu+lowering.py+torch.compile")
     of_source = a_case(bisect=None, repro="import torch\ncache.move_to_end('a')\ntorch.compile(step)(cache)\n")
     assert "+move_to_end+lowering.py+" in issue_text(of_source)
+    of_method = a_case(bisect=None, repro="import torch\ntorch.compile([4].pop, dynamic=True)(0)\n")
+    assert "+pop+lowering.py+" in issue_text(of_method)
     members = (
         "class A:\n    def __hash__(self):\n        return 1\nassert torch.compile(f)().tolist() == [len({A()})]\n"
     )
@@ -195,7 +231,50 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     for name, operator in (("aten.normal.Tensor_Tensor", "normal"), ("clamp_min_1", "clamp_min"), ("amin+mul", "amin")):
         minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
         assert f"+{operator}+lowering.py+" in issue_text(replace(of_source, minify=minify))
+    minify = replace(of_source.minify, bisected=(ReproCulpritDocument("operator", "tiny.route.default", None),))
+    assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
+    minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", "_low_memory_max_pool", None),))
+    assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
     assert "https://" not in issue_text(a_case(redacted=True))
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "words"),
+    [
+        ("InternalTorchDynamoError", "KeyError: 'a'", "KeyError"),
+        (
+            "InternalTorchDynamoError",
+            "AttributeError: 'Flag' object has no attribute '_value_'",
+            "object has no attribute",
+        ),
+        (
+            "RuntimeError",
+            "one of the variables needed has changed: [torch.FloatTensor [1, 1]]",
+            "one of the variables needed has changed",
+        ),
+        ("RuntimeError", "a b c d e f g h i j", "a b c d e f g h"),
+        ("TorchRuntimeError", "no matter what", "TorchRuntimeError"),
+    ],
+)
+def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, message: str, words: str) -> None:
+    case = a_case(bisect=None, repro="import torch\n")
+    assert case.minify is not None
+    failure = FailureDocument(
+        "exception", f"torch._dynamo.exc.{type_}" if "Torch" in type_ else type_, message, None, None
+    )
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
+
+
+def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
+    shown = FailureDocument("exception", "RuntimeError", "changed: [torch.FloatTensor [1, 1]]", None, None)
+    case = a_case(shown=shown)
+    assert case.minify is not None
+    for type_, told in (("RuntimeError", "[1, 1]"), ("ValueError", "[2, 6]")):
+        failure = replace(shown, type=type_, message="changed: [torch.FloatTensor [2, 6]]")
+        text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+        assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
+        assert f"it raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
 
 
 def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> None:
@@ -249,6 +328,7 @@ def test_an_issue_of_minify_alone_has_the_same_form() -> None:
     assert 'Compiled with `backend="inductor"`, it raises `relu: relu`' in text
     assert "| lowering | `tanh` | backward |" in text
     assert commands(text)[0] == "python repro.py"
+    assert "With the repro as `repro.py`:" in text
 
 
 def test_an_issue_does_not_rest_on_a_repro_that_is_not_proved() -> None:

@@ -120,12 +120,12 @@ def test_of_integers_made_of_integers_float64_is_no_referee() -> None:
     (difference,) = _judged(lambda x: (x * 3, x.float()), lambda x: (x * 3 + 1, x.float()), x)
     assert (difference.rounding, difference.kind) == (False, "wrong_result")
     assert "no referee" in difference.text
-    assert "wrong by float64" not in difference.text
+    assert "a float64 run" not in difference.text
 
 
 def test_of_integers_made_of_floating_numbers_float64_is_the_referee() -> None:
     (difference,) = _judged(lambda x: x.argmax(), lambda x: x.argmin(), torch.tensor([1.0, 2.0, 0.5]))
-    assert "1 of them wrong by float64" in difference.text
+    assert "a float64 run finds 1 of them wrong" in difference.text
 
 
 def test_a_wrong_value_is_told_before_shared_memory_and_strides() -> None:

@@ -120,6 +120,25 @@ def run_events(target: str = "prog.py") -> Events:
     return [({"dynadiag_run": header}, None)]
 
 
+def failed_trace_events(compile_id: str) -> Events:
+    """A compile that failed in Dynamo at line 7, with what was traced until then."""
+    frame, start, *_, metrics = compile_events(compile_id)
+    text = "\n".join(DYNAMO.split("\n")[:9])  # without what it returns
+    lines = {"sin": ("l_x_", 6), "relu": ("y", 7)}
+    nodes = [
+        {"name": name, "op": "call_method", "target": call, "args": [{"%": lines[call][0]}], "stack": number}
+        for number, (name, call) in enumerate((("y", "sin"), ("z", "relu")))
+    ]
+    stacks = [f'  File "{FILE}", line {line}, in f\n' for _, line in lines.values()]
+    graph = json.dumps({"nodes": nodes, "stacks": stacks, "modules": [], "symbols": {}, "subgraphs": {}})
+    failure = {"fail_type": "torch._dynamo.exc.TorchRuntimeError", "fail_reason": "no such shape"}
+    metrics[0]["compilation_metrics"].update(**failure, has_guarded_code=False)
+    traced = [
+        ({f"dynadiag_{kind}": {}, **at(compile_id)}, each) for kind, each in (("graph", graph), ("failed_trace", text))
+    ]
+    return [frame, start, *traced, metrics]
+
+
 def end_events(code: int = 0) -> Events:
     """How it ends."""
     return [({"dynadiag_end": {"seconds": 2.5, "notes": []}}, None), ({"dynadiag_exit": {"code": code}}, None)]

@@ -249,6 +249,18 @@ async def test_forward_and_backward_graph_are_side_by_side_where_two_panes_fit(t
         assert _shown(view) == ["source", "later"]
 
 
+async def test_a_terminal_of_ten_rows_has_lines_of_the_pane_with_the_cursor(program: Path) -> None:
+    async with browsing(program, (40, 10)) as pilot:
+        await press(pilot, "3")
+        assert "y = x.sin()" in screen(pilot)
+        await press(pilot, "tab")
+        assert "y = x.sin()" in screen(pilot)
+        assert "Dynamo's graph" in screen(pilot)
+        await pilot.resize_terminal(100, 40)
+        await settle(pilot)
+        assert pilot.app.query_one(CodeView).pane("source").display
+
+
 async def test_a_narrow_screen_has_two_panes_of_its_whole_width(program: Path) -> None:
     async with browsing(program, (80, 24)) as pilot:
         await press(pilot, "3")
@@ -374,6 +386,21 @@ async def test_a_compile_that_failed_opens_at_the_line_at_fault(tmp_path: Path) 
         source = pilot.app.query_one(CodeView).pane("source")
         assert source.notes[source.cursor].role == "error"
         assert source.links.keys_of(source.cursor)
+
+
+async def test_what_was_traced_before_a_failure_is_shown_with_its_lines(tmp_path: Path) -> None:
+    made = [*build.run_events(), *build.source_events(), *build.failed_trace_events("0/0"), *build.end_events(1)]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "3")
+        view = pilot.app.query_one(CodeView)
+        assert "traced before the failure" in screen(pilot)
+        assert "failed while Dynamo traced it" in screen(pilot)
+        view.pane("source").move_to(6)
+        await settle(pilot)
+        dynamo = view.pane("dynamo")
+        assert [dynamo.text_of(line).strip() for line in dynamo.highlighted] == ["z = relu(y)"]
+        await press(pilot, "v")
+        assert "relu" in screen(pilot)
 
 
 async def test_where_the_later_graphs_are_is_said_in_the_pane_of_the_first(program: Path) -> None:

@@ -106,3 +106,24 @@ async def test_of_a_long_value_the_end_is_shown_and_that_it_failed(program: Path
         table.show([_row(_guard("TENSOR_MATCH", "self.first.attention.projection.weight"), None, failed=True)])
         await press(pilot)
         assert "weight ↻  " in screen(pilot)
+
+
+async def test_the_tree_opens_at_the_guard_and_a_branch_of_none_has_no_detail(tmp_path: Path) -> None:
+    tree = ["", "TREE_GUARD_MANAGER:", "+- RootGuardManager"]
+    for number in range(60):
+        source = f"L['s'].part.value{number}"
+        tree += [f"| +- GuardManager: source={source}, accessed_by=X()", f"| | +- EQUALS_MATCH: {source} == {number}"]
+    events = build.compile_events("0/0")
+    guards = next(place for place, event in enumerate(events) if "dynamo_cpp_guards_str" in event[0])
+    events[guards] = (events[guards][0], "\n".join(tree))
+    made = [*build.run_events(), *events, *build.end_events()]
+    async with browsing(build.recording(tmp_path, made)) as pilot:
+        await press(pilot, "6", "j", "j", "v")
+        view = pilot.app.query_one(GuardsView)
+        chosen = view.details.full_text()
+        assert "value2" in view.tree_.text_of(view.tree_.cursor)
+        assert "value2" in chosen
+        await press(pilot, "h")
+        assert view.details.full_text() == ""
+        await press(pilot, "v")
+        assert view.details.full_text() == chosen

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from tui.app import Browser
 from tui.documents import split_lines
 from tui.recording_search import MAX_HITS
 from tui.session import Session
+from tui.views import kernels
 from tui.views.search import SearchView
 from tui.widgets.code_pane import CodePane
 from tui.widgets.lines import Lines
@@ -29,6 +33,15 @@ def _many(folder: Path, compiles: int) -> Path:
     return build.recording(folder, [*events, *build.end_events()], f"many{compiles}")
 
 
+def _with_kernels(folder: Path, count: int) -> Path:
+    """A recording of one compile with so many kernels of C++."""
+    definition, rest = build.MODULE[build.MODULE.index("cpp_fused_relu_1 =") :].split("class Runner")
+    more = "".join(definition.replace("relu_1", f"relu_{number}") for number in range(2, count + 1))
+    module = build.MODULE.replace(f"class Runner{rest}", f"{more}class Runner{rest}")
+    events = [*build.run_events(), *build.compile_events("0/0", module=module), *build.end_events()]
+    return build.recording(folder, events, f"kernels{count}")
+
+
 async def _rows_read(path: Path) -> list[int]:
     async with browsing(path) as pilot:
         app = pilot.app
@@ -43,16 +56,12 @@ async def _rows_read(path: Path) -> list[int]:
 
 def test_what_the_first_screen_waits_for_does_not_grow_with_the_kernels(tmp_path: Path) -> None:
     read = []
-    for kernels in (1, 100):
-        definition, rest = build.MODULE[build.MODULE.index("cpp_fused_relu_1 =") :].split("class Runner")
-        more = "".join(definition.replace("relu_1", f"relu_{number}") for number in range(2, kernels + 1))
-        module = build.MODULE.replace(f"class Runner{rest}", f"{more}class Runner{rest}")
-        events = [*build.run_events(), *build.compile_events("0/0", module=module), *build.end_events()]
-        with Session.open(build.recording(tmp_path, events, f"kernels{kernels}")) as session:
+    for count in (1, 100):
+        with Session.open(_with_kernels(tmp_path, count)) as session:
             counter = counting(session)
             session.explanation()
             read.append(counter.rows_read)
-            assert session.kernel_count == len(session.all_kernels()) >= kernels
+            assert session.kernel_count == len(session.all_kernels()) >= count
     assert read[0] == read[1]
 
 
@@ -146,9 +155,10 @@ async def test_10000_guards_on_one_frame(tmp_path: Path) -> None:
         await press(pilot, "6")
         await press(pilot, "G")  # once they are read
         assert "check(9999)" in screen(pilot)
-        await press(pilot, "v")
-        assert "10,000 guards" in screen(pilot)
+        await press(pilot, "v")  # at the same guard
+        assert "check(9999)" in screen(pilot)
         await press(pilot, "g", "l", "j", "l", "j")
+        assert "10,000 guards" in screen(pilot)
         assert "100 guards" in screen(pilot)
 
 
@@ -182,3 +192,22 @@ async def test_a_line_far_down_in_100000_is_searched_and_gone_to(tmp_path: Path)
         pane = pilot.app.focused
         assert isinstance(pane, CodePane)
         assert pane.text_of(pane.cursor) == "    auto tmp98765 = 0;"
+
+
+async def test_the_rows_of_all_kernels_are_made_beside_the_thread_of_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sorting them once their bytes are known asks for each: a key that is pressed meanwhile would wait."""
+    made: Counter[bool] = Counter()
+    make = kernels._row
+
+    def counted(*arguments: Any, **more: Any) -> Row:
+        made[threading.current_thread() is threading.main_thread()] += 1
+        return make(*arguments, **more)
+
+    monkeypatch.setattr(kernels, "_row", counted)
+    async with browsing(_with_kernels(tmp_path, 1_000)) as pilot:
+        await press(pilot, "7")
+        assert pilot.app.query_one("#kernels-list", Table).whole_count > 1_000
+    assert made[False] > 1_000
+    assert made[True] < 900

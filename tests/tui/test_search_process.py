@@ -32,6 +32,8 @@ if "hang" in arguments:
         if "loud" in arguments:
             print("interrupted\\n" * 100_000, file=sys.stderr, flush=True)
         time.sleep(0.3)  # as putting away what was tried takes its time
+        while "waits" in arguments and not os.path.exists("go"):
+            time.sleep(0.01)
         open("kept", "w").close()
         sys.exit(130)
 while "waits" in arguments and not os.path.exists("go"):
@@ -122,7 +124,7 @@ async def test_escape_runs_nothing(program: Path, tmp_path: Path, monkeypatch: p
 async def test_a_search_is_stopped_and_its_screen_says_so(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _plans(monkeypatch, _plan(tmp_path, "hang"))
+    _plans(monkeypatch, _plan(tmp_path, "hang", "waits"))
     async with browsing(program, folder=tmp_path) as pilot:
         search = await _begun(pilot)
         await press(pilot, "escape", "8")
@@ -130,6 +132,7 @@ async def test_a_search_is_stopped_and_its_screen_says_so(
         assert " x stop " in screen(pilot).split("\n")[-1]
         await press(pilot, "x", "x")  # the second one would end it before it has put away what was tried
         await until(pilot, "● stopping")
+        (tmp_path / "go").touch()
         await _ended(pilot, search)
         assert search.exit_code == 130
         await until(pilot, "stopped: its trials are kept, c resumes it  bisect: B shows it")

@@ -146,6 +146,17 @@ def test_a_browser_that_was_suspended_goes_on(program: Path) -> None:
         assert termios.tcgetattr(shown.slave) == before
 
 
+def test_an_editor_that_is_not_there_gives_the_terminal_back(program: Path) -> None:
+    with terminal(str(program), VISUAL="", EDITOR="no-such-editor") as shown:
+        shown.read_until("Not one graph")
+        shown.type("3")
+        shown.read_until("y = x.sin()")
+        shown.type("e")
+        shown.read_until("no-such-editor: No such")
+        shown.type("4")
+        shown.read_until("builtin operator `print`")
+
+
 @pytest.mark.parametrize("drawn", ["", "\x1b[?1049h", "Not one graph"])
 def test_the_browser_ends_with_its_terminal(drawn: str, program: Path) -> None:
     """Whatever it has done by then: nothing, the alternate screen, its first screen."""

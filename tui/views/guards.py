@@ -79,20 +79,8 @@ def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
 
 
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
-_CHANGING = {
-    "TENSOR_MATCH",
-    "SHAPE_ENV",
-    "EQUALS_MATCH",
-    "CONSTANT_MATCH",
-    "SEQUENCE_LENGTH",
-    "LIST_LENGTH",
-    "LENGTH_CHECK",
-    "DICT_LENGTH",
-    "BOOL_MATCH",
-    "TRUE_MATCH",
-    "FALSE_MATCH",
-    "NONE_MATCH",
-}
+_CHANGING = {"TENSOR_MATCH", "SHAPE_ENV", "EQUALS_MATCH", "CONSTANT_MATCH", "SEQUENCE_LENGTH", "LIST_LENGTH"}
+_CHANGING |= {"LENGTH_CHECK", "DICT_LENGTH", "BOOL_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH"}
 _FAILED = "no guard was made: this compile failed before that"
 # Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
 _MARKS = "DIMENSION_DYNAMIC_MARKING_GUARD"
@@ -152,12 +140,17 @@ class GuardsView(ListingView):
         return super().offers(action) and needed.get(action, True)
 
     def action_form(self) -> None:
-        """Switch between list and tree. The cursor stays on the same guard if it is visible."""
+        """Switch between list and tree. The cursor stays on the same guard."""
         key = self.key
         self.table.display, self.tree_.display = self.tree_.display, self.table.display
         self.lines.focus()
-        if isinstance(key, int):
-            self.tree_.go_to_key(f"guard/{key}") if self.tree_.display else self.table.go_to_key(key)
+        if isinstance(key, int) and self.tree_.display:
+            steps = source_components(self._guards[key].source)
+            above = ("".join(f"\n{step}" for step in steps[: number + 1]) for number in range(len(steps)))
+            self.tree_.go_to_key(f"guard/{key}", {f"value{path}" for path in above})
+        elif isinstance(key, int):
+            self.table.go_to_key(key)
+        self.cursor_moved(self.lines)
 
     def action_compile(self, by: int) -> None:
         """Show the guards of the next or previous compile."""

@@ -86,9 +86,12 @@ class KernelsView(ListingView):
         shown = [(item, cost) for item in kernels for cost in known.get((item.event, item.name)) or (None,)]
         return LazyRows(len(shown), lambda index: _row(*shown[index], measured=measured))
 
-    def _sort(self) -> None:
-        titles = [column.title for column in self.columns()]
+    def _show_sorted(self, rows: Sequence[Row]) -> None:
+        top, titles = self.table.cursor == 0, [column.title for column in self.columns()]
+        self.table.show(rows, self.columns())
         self.table.sort_by(titles.index(_TIME if self._measured else _BYTES), down=True)
+        if top:
+            self.table.move_to(0)
 
     def _show(self, rows: Sequence[Row]) -> None:
         super()._show(rows)
@@ -108,11 +111,8 @@ class KernelsView(ListingView):
     def _read_costs(self, ids: list[str], number: int) -> None:
         """Read the costs of a number of compiles, show what is known so far, and go on with more at a time."""
         session = self.session
-        if not ids or session is not self._costs_session:
-            top = self.table.cursor == 0
-            self._sort()
-            if top:
-                self.table.move_to(0)
+        if not ids:  # each row is made once, and here: to sort them asks for all of them
+            self.fetch("costs", lambda: list(self.rows()), self._show_sorted)
             return
 
         def take(found: KernelCosts) -> None:

@@ -14,7 +14,7 @@ from tui.key_bindings import hidden_key
 from tui.location import Location
 from tui.styled_text import Line, line, one_line
 from tui.views.base import View
-from tui.widgets.lines import Lines
+from tui.widgets.lines import FilterableLines, Lines
 from tui.widgets.styled_lines import StyledLines
 from tui.widgets.table import Column, Row, Table
 
@@ -136,6 +136,8 @@ class ListingView(View):
         key = self.key
         if key is not None and not self.is_reading and self.details.size.width:
             self.fetch_detail(key)
+        elif key is None and isinstance(self.lines, FilterableLines) and self.lines.whole_count:
+            self.details.show(())
 
     def fetch_detail(self, key: int | str) -> None:
         """Read the detail of a row and show it. How wide it is, only the thread of the screen may ask."""

@@ -19,6 +19,7 @@ from tui.widgets.styled_lines import StyledLines
 _MIN_PANE_WIDTH = 38  # minimum columns of a pane beside others
 _MIN_THREE = 110  # columns from which on there are three panes
 _MIN_EQUAL = 150  # columns from which on the one in the middle is not narrowed
+_MIN_ROWS = 16  # rows from which on a narrow terminal has two panes
 _TWO = 2
 _OPPOSITE = {"later": "dynamo", "dynamo": "later"}  # the panes of the backward and the forward graph
 _MIN_CURRENT_WIDTH = 60  # columns that the current pane has at least where there is room: its title has to fit
@@ -144,13 +145,12 @@ class PanedView(View):
     def _room(self) -> int:
         """Return how many panes fit. The current one takes half of the width, each other one at least the minimum.
 
-        From 110 columns on there are three, the one in the middle narrower than the others.
+        From 110 columns on there are three, the one in the middle narrower than the others; in a small terminal one.
         """
-        if self._zoomed or not any(self.pane(name).document is not None for name in self.pane_order):
+        (width, height), shown = self.app.size, [self.pane(name).document for name in self.pane_order]
+        if self._zoomed or not any(shown) or (width < _MIN_THREE and height < _MIN_ROWS):
             return 1
-        width = self.app.size.width
-        least = _TWO if width < _MIN_THREE else _TWO + 1
-        return max(least, 1 + width // 2 // _MIN_PANE_WIDTH)
+        return max(_TWO + (width >= _MIN_THREE), 1 + width // 2 // _MIN_PANE_WIDTH)
 
     def action_zoom(self) -> None:
         """Show the current pane in full width, or all panes again."""

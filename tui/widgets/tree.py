@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,12 +65,16 @@ class Tree(FilterableLines):
         """The branch under the cursor, or ``None``."""
         return self._visible[self.cursor].branch if 0 <= self.cursor < len(self._visible) else None
 
-    def go_to_key(self, key: str) -> bool:
+    def go_to_key(self, key: str, closed: Set[str] = frozenset()) -> bool:
         """Put the cursor on a branch. Return whether the branch exists.
 
-        A filter that hides it is cleared, and parents that the user closed are opened.
+        A filter that hides it is cleared, and parents that the user closed are opened, and those that began ``closed``.
         """
         index = self._index_of(key)
+        if index is None and closed:
+            self._toggled |= closed
+            self.apply_filter()
+            index = self._index_of(key)
         if index is None and (self.filter or self._toggled):
             self._toggled -= {branch.key for branch in _path_to(key, self._roots)}
             self.set_filter("")

@@ -81,6 +81,8 @@ class Digest:
             yield from recompiles.read_reasons(self._context, event, metadata, payload)
         elif kind == "graph":
             self._context.hold("graph", event.compile_id, payload())
+        elif kind == "failed_trace":
+            yield from graphs.read_graph(self._context, event, event.kind, payload)
         else:
             self._context.hold(kind, event.compile_id, data)
 

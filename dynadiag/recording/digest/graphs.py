@@ -12,10 +12,11 @@ import orjson
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import json_object, list_or_empty
-from dynadiag.recording.records import Event, Graph, GraphNode, Kernel, Node, Span
+from dynadiag.recording.records import DYNAMO_STAGES, FAILED_TRACE, Event, Graph, GraphNode, Kernel, Node, Span
 
 STAGES = {
     "dynamo_output_graph": "dynamo",
+    "dynadiag_failed_trace": FAILED_TRACE,
     "optimize_ddp_split_child": "ddp_split",
     "compiled_autograd_graph": "compiled_autograd",
     "before_pre_grad_graph": "before_pre_grad",
@@ -55,7 +56,7 @@ def stage_of(name: str) -> str | None:
 def read_graph(context: DigestContext, event: Event, name: str, payload: Payload) -> Iterator[Graph | GraphNode]:
     """Yield the graph of one stage, and its nodes if the recorder stored them as data."""
     stage = stage_of(name) or name
-    kept = context.take("graph", event.compile_id) if stage == "dynamo" else None
+    kept = context.take("graph", event.compile_id) if stage in DYNAMO_STAGES else None
     index = context.next_index("graph")
     nodes = list(_parse_nodes(kept)) if isinstance(kept, str) else []
     nodes = _locate_torch_frames(context, event.compile_id, nodes)

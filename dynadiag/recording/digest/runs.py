@@ -14,6 +14,7 @@ from dynadiag.recording.digest.graphs import innermost_user_span
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty, text_or_none
 from dynadiag.recording.records import (
     CUT_SHORT,
+    FULL,
     Collective,
     NodeValue,
     Run,
@@ -93,7 +94,7 @@ class RunCollector:
         elif code is not None and code < 0:
             notes.append(signal_note(code))
         if self._full:
-            notes.append("the size limit of the recording was reached: later events are not in it")
+            notes.append(FULL)
         stopped = self._context.take("stopped", "-")
         if stopped is not None:
             calls, seconds = int_or_none(stopped.get("calls")), float_or_none(stopped.get("seconds"))

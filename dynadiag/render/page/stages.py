@@ -30,7 +30,7 @@ from dynadiag.kernels.read_modules import generated_modules, kernel_calls
 from dynadiag.kernels.stages import STAGES, is_in_own_cache, make_stages
 from dynadiag.kernels.triton_artifacts import EVENT_KIND
 from dynadiag.recording.reader import Recording, by_compile
-from dynadiag.recording.records import Compile, Graph, Kernel
+from dynadiag.recording.records import DYNAMO_STAGES, Compile, Graph, Kernel
 from dynadiag.render.clean import clean
 from dynadiag.render.dataflow.boxes import DrawableGraph, GraphBox
 from dynadiag.render.dataflow.svg import MAX_BOXES, graph_svg
@@ -184,7 +184,7 @@ def compile_texts(
     """
     graphs = [graph for graph in explanation.graphs if graph.compile_id == item.compile_id]
     reader = _TextReader(recording, graphs, item, name, stages)
-    for each in sorted(documents, key=lambda one: (_ORDER.index(one.kind), one.stage != "dynamo")):
+    for each in sorted(documents, key=lambda one: (_ORDER.index(one.kind), one.stage not in DYNAMO_STAGES)):
         yield from reader.texts_of(each)
     kernels = [kernel for kernel in explanation.kernels if kernel.compile_id == item.compile_id]
     # The line of each kernel in its module: that of its definition, or of the first call of a library kernel.
@@ -228,7 +228,7 @@ class _TextReader:
         graph, text = self._graphs[document.event], self._recording.payload(document.event)
         yield document.block, text
         self._linkable_nodes -= graph.nodes
-        is_linked = self._linkable_nodes >= 0 or graph.stage == "dynamo"
+        is_linked = self._linkable_nodes >= 0 or graph.is_of_dynamo
         links = self.links[document.block] = self._reader.graph(graph, text) if is_linked else DocumentLinks()
         printed = text.split("\n")
         found = [(line.row + 1, line.margin.replace("\t", " "), line.text) for line in readable_lines(printed)]
@@ -296,7 +296,7 @@ def _panes_document(
     # The positions of the documents that are shown first: source, and the graphs of three stages.
     stages = [each.stage for each in documents]
     aot = next((stage for stage in _AOT if stage in stages), "")
-    wanted = [stage for stage in ("dynamo", aot, "post_grad") if stage and stage in stages]
+    wanted = [stage for stage in (*DYNAMO_STAGES, aot, "post_grad") if stage and stage in stages]
     first = [number for number, each in enumerate(documents) if each.kind == "source"]
     panes = {"documents": listed, "panes": [*first[:1], *(stages.index(stage) for stage in wanted)], "line": item.line}
     return json.dumps({**panes, "keys": names, "links": found, "places": places})

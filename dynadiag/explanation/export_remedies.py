@@ -1,0 +1,231 @@
+"""The remedies for calls of `torch.export` and of AOTInductor that fail.
+
+The programs of the trials are in `tests/explanation/export_programs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dynadiag.explanation.export_case import LOADERS, RETURNED, WRITERS, ExportCase
+from dynadiag.explanation.remedy import Remedy, Trial
+
+__all__ = ["EXPORTS"]
+
+_Needs = Callable[[ExportCase], Mapping[str, str] | None]
+
+
+def _when(holds: Callable[[ExportCase], bool], /, **slots: Callable[[ExportCase], str]) -> _Needs:
+    return lambda case: {name: slot(case) for name, slot in slots.items()} if holds(case) else None
+
+
+def _chooses(case: ExportCase) -> bool:
+    """Whether values of a tensor choose what runs: no side only raises."""
+    return case.tensor_condition is not None and not case.tensor_required
+
+
+def _condition(case: ExportCase) -> str:
+    return case.tensor_condition or ""
+
+
+def _held(case: ExportCase) -> str:
+    return case.constant.held if case.constant else ""
+
+
+def _size(case: ExportCase) -> str:
+    return case.constraints[0].size
+
+
+def _fixes(case: ExportCase) -> str:
+    """The assignments that torch suggests, those that others need first."""
+    ordered = sorted(case.fixes.items(), key=lambda fix: not fix[1].startswith("Dim("))
+    return " and ".join(f"`{name} = {value}`" for name, value in ordered)
+
+
+def _other_size(case: ExportCase) -> str:
+    return next((value for name, value in case.fixes.items() if value.isidentifier()), "")
+
+
+def _is_range(case: ExportCase) -> bool:
+    return not case.constant and bool(case.fixes) and not _other_size(case)
+
+
+def _is_of_another(case: ExportCase) -> bool:
+    """Whether another function than the one that was called loads the file."""
+    return case.export.contents in LOADERS and case.export.contents != WRITERS.get(case.export.api)
+
+
+def _of_kind(*kinds: str) -> Callable[[ExportCase], bool]:
+    return lambda case: case.facts.kind in kinds
+
+
+def _class(case: ExportCase) -> str:
+    return case.facts.name
+
+
+EXPORTS = (
+    Remedy(
+        "export.class.register",
+        "Register the class before the export: a dataclass by `torch.export.register_dataclass({name})`, another one "
+        "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
+        _when(_of_kind(*RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
+        trials=(
+            Trial("exports_a_dataclass"),
+            Trial("exports_a_class_that_is_returned"),
+            Trial("exports_a_class_that_is_given"),
+            Trial("exports_a_class_with_a_shape"),
+        ),
+    ),
+    Remedy(
+        "export.class.tensors",
+        "Or return the tensors in a tuple or a dict.",
+        _when(_of_kind(*RETURNED)),
+        trials=(Trial("exports_a_tuple"),),
+    ),
+    Remedy(
+        "export.class.shapes",
+        "Its shapes are then a list with one for each of its tensors, in the order of `flatten_fn`.",
+        _when(_of_kind("input class", "shape of class")),
+        ends=False,
+        trials=(Trial("exports_a_class_with_a_shape"),),
+    ),
+    Remedy(
+        "export.load.operator",
+        "Import the module that registers `{name}` before the file is loaded.",
+        _when(_of_kind("unregistered operator"), name=_class),
+    ),
+    Remedy(
+        "export.load.other",
+        "Load it with `{loader}`, or write it with `{writer}`.",
+        _when(
+            _is_of_another,
+            loader=lambda case: LOADERS[case.export.contents or ""],
+            writer=lambda case: WRITERS[case.export.api],
+        ),
+    ),
+    Remedy(
+        "export.tensor.require",
+        "One side only raises: write `torch._assert_async({condition}, message)` in the place of the branch. The check "
+        "is then part of the exported program, and raises a RuntimeError.",
+        _when(lambda case: bool(case.tensor_required), condition=lambda case: case.tensor_required or ""),
+        trials=(Trial("exports_a_check"),),
+    ),
+    Remedy(
+        "export.tensor.where",
+        "Where both sides are cheap and free of side effects, compute both and choose: "
+        "`torch.where({condition}, a, b)`.",
+        _when(lambda case: _chooses(case) and not case.may_resize, condition=_condition),
+        trials=(Trial("exports_a_tensor_branch"),),
+    ),
+    Remedy(
+        "export.tensor.cond",
+        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        _when(lambda case: _chooses(case), condition=_condition),
+        trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
+    ),
+    Remedy(
+        "export.convert",
+        "Take `{converted}` without the conversion (of a tensor: `.item()`). In export without `strict=True` it runs "
+        "as Python's own, which needs a value.",
+        _when(
+            lambda case: bool(case.converted) and case.export.strict is False,
+            converted=lambda case: case.converted or "",
+        ),
+        trials=(Trial("exports_an_int_of_a_tensor"), Trial("exports_an_int_of_a_size")),
+    ),
+    Remedy(
+        "export.number.range",
+        "State before this line what always holds of the number, for instance `torch._check({name} > 0)`; export then "
+        "knows the answer, and a run for which it does not hold raises an exception.",
+        _when(
+            lambda case: case.taken_name is not None and not (case.decision and case.decision.condition),
+            name=lambda case: case.taken_name or "",
+        ),
+        trials=(Trial("exports_a_view_of_a_slice", ("2.13",)),),
+    ),
+    Remedy(
+        "export.number.loop",
+        "Loop over a size that tracing knows, and let the steps beyond keep what they had: `state = torch.where(step < "
+        "{steps}, new, state)`.",
+        _when(lambda case: bool(case.looped), steps=lambda case: (case.looped or "").removesuffix(".item()")),
+        trials=(Trial("exports_a_loop"),),
+    ),
+    Remedy(
+        "export.check",
+        "State before this line which of the two always holds: `torch._check({first})` or `torch._check({second})`. "
+        "A run for which it does not hold raises an exception.",
+        _when(
+            lambda case: (
+                len(case.facts.checks) == 2
+                and case.taken_name is None
+                and case.tensor_condition is None
+                and not (case.decision and case.decision.condition)
+            ),
+            first=lambda case: case.facts.checks[1],
+            second=lambda case: case.facts.checks[0],
+        ),
+        trials=(Trial("exports_attention_over_what_is_kept"),),
+    ),
+    Remedy(
+        "export.example",
+        "Export with an example that has 2 or more there: torch makes a size of 0 or 1 of the example a constant, "
+        "whatever the `Dim`.",
+        _when(lambda case: case.is_of_example),
+        trials=(Trial("exports_a_batch_of_one"),),
+    ),
+    Remedy(
+        "export.constant.code",
+        "If the size may vary, take the {held} out of the code at this line.",
+        _when(
+            lambda case: case.constant is not None and bool(case.guards) and not case.converted,
+            held=_held,
+        ),
+        trials=(Trial("exports_a_fixed_length"),),
+    ),
+    Remedy(
+        "export.constant.static",
+        "If it is always {held}, leave `{size}` out of `dynamic_shapes`, or write `Dim.AUTO`, which lets it be a "
+        "constant.",
+        _when(
+            lambda case: case.constant is not None and not case.is_of_example and not case.converted,
+            size=_size,
+            held=_held,
+        ),
+        trials=(Trial("exports_a_length_that_is_static"), Trial("exports_a_length_that_is_automatic")),
+    ),
+    Remedy(
+        "export.same",
+        "Use one `Dim` for both: write `{other}` in the place of `{size}`.",
+        _when(lambda case: not case.constant and bool(_other_size(case)), size=_size, other=_other_size),
+        trials=(Trial("exports_two_sizes_that_are_one"),),
+    ),
+    Remedy(
+        "export.range",
+        "Write what the code holds for: {fixes}.",
+        _when(_is_range, fixes=_fixes),
+        trials=(Trial("exports_a_strided_sum"), Trial("exports_windows")),
+    ),
+    Remedy(
+        "export.automatic",
+        "Or write `Dim.AUTO` for the size: torch then finds the range or the relation by itself, and the exported "
+        "program checks it.",
+        _when(lambda case: bool(case.constraints) and not case.constant),
+        ends=False,
+        trials=(Trial("exports_windows_automatically"),),
+    ),
+    Remedy(
+        "export.fake",
+        "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
+        _when(
+            lambda case: bool(case.operator) and not (case.operator or "").startswith("aten::"),
+            name=lambda case: case.operator or "",
+        ),
+        trials=(Trial("exports_an_operator_without_a_fake"),),
+    ),
+    Remedy(
+        "export.fake.own",
+        "Call it in an operator of your own, with a fake kernel: `torch.library.custom_op` and `register_fake`.",
+        _when(lambda case: (case.operator or "").startswith("aten::")),
+        trials=(Trial("exports_a_sparse_product"),),
+    ),
+)
