@@ -13,6 +13,7 @@ from dynadiag.diff.value_differences import distance, sample_number
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import operator_name
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.values import call_name
 from tui.dialog import Dialog
 from tui.key_bindings import footer_key
@@ -84,7 +85,7 @@ class ValueScreen(Dialog[Location]):
     def _show(self) -> None:
         lines, node = self.query_one(StyledLines), self._node
         call = self._values.table.call_of(node)
-        parts = (one_line(node.node), call_name(call), self._values.position(node))
+        parts = (one_line(attribute_name(node.node)), call_name(call), self._values.position(node))
         lines.border_title = " · ".join(filter(None, parts))
         lines.border_subtitle = "n next node, N former node, ) next call, ( former call, escape closes"
         wide = self._float64_of(call).get(node.node)
@@ -93,7 +94,7 @@ class ValueScreen(Dialog[Location]):
 
 def _screen_lines(values: NodeValues, node: NodeValue, wide: ValueSummary | None) -> Iterator[Line]:
     stored, summary = values.table.stored.get(node.index), node.summary
-    reads = f" of {', '.join(map(one_line, node.inputs))}" if node.inputs else ""
+    reads = f" of {', '.join(one_line(attribute_name(name)) for name in node.inputs)}" if node.inputs else ""
     place = f"  {one_line((node.span.file or '').rpartition('/')[2])}:{node.span.line}" if node.span.line else ""
     yield line((one_line(operator_name(node.op)), "key"), f"{reads}", (place, "dim"))
     yield line((f"{one_line(summary.dtype)} [{', '.join(map(one_line, summary.shape))}]", "good"))

@@ -191,6 +191,9 @@ class _Watcher:
             self._append(graph, number, run_in_fork(describe).decode(), began, state)
         except Exception as error:  # noqa: BLE001 - the program's call comes next, whatever became of ours
             self._append_failure(graph, number, error)
+        except BaseException as error:  # Ctrl-C: the program's to handle
+            self._append_failure(graph, number, error)
+            raise
 
     def _observe_here(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> Any:
         """The same without a fork: the program's own call shows its buffers."""
@@ -359,7 +362,7 @@ class _Watcher:
             data["note"] = f"later calls have no values: the summaries passed {self._options.limit:,} bytes"
         self._recorder.append("values", data, parse_compile_id(graph.compile_id), described)
 
-    def _append_failure(self, graph: _Graph, number: int, error: Exception) -> None:
+    def _append_failure(self, graph: _Graph, number: int, error: BaseException) -> None:
         """Append why a call has no values. Such an event has no seconds. Never raises."""
         data = {"graph": graph.graph, "call": number, "note": _text_of(error)}
         try:
@@ -450,8 +453,8 @@ def _final_values(module: GraphModule, run: NodeRun, shown: _Shown) -> dict[str,
     return found
 
 
-def _text_of(error: Exception) -> str:
-    text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}"
+def _text_of(error: BaseException) -> str:
+    text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}".removesuffix(": ")
     said = text.partition("While executing %")[0] or text  # torch's interpreter adds its node and its stack
     return " ".join(said.split())[:_MAX_ERROR]
 

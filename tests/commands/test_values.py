@@ -307,3 +307,28 @@ def test_what_is_written_to_in_place_is_judged_as_it_was_then(tmp_path: Path, fa
     off = [node["off_float64"] for node in made["nodes"] if node["op"].endswith("exp")]
     assert len(off) == 3
     assert None not in off  # also in inference mode
+
+
+INTERRUPTED = """
+import os, signal, torch
+program = os.getpid()
+
+@torch.library.custom_op("ours::wait", mutates_args=())
+def wait(x: torch.Tensor) -> torch.Tensor:
+    os.kill(program, signal.SIGINT)
+    while os.getppid() == program:  # until the program ends
+        signal.sigtimedwait([], 0.01)
+    return x + 1
+wait.register_fake(torch.empty_like)
+try:
+    torch.compile(lambda x: wait(x) * 2, backend="aot_eager")(torch.ones(3))
+except KeyboardInterrupt:
+    raise SystemExit(7)
+"""
+
+
+def test_a_call_that_is_interrupted_while_its_values_are_recorded_says_so(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(INTERRUPTED)
+    made, done = document(tmp_path, "prog.py")
+    assert done.returncode == 7
+    assert made["notes"] == ["inference 0/0, call 0: it has no values: KeyboardInterrupt"]
