@@ -86,7 +86,18 @@ class ChangedLoader(SourceFileLoader):
             warnings.warn(f"overlay: {fullname} is left as it is: {error}", RuntimeWarning, stacklevel=2)
             return super().get_code(fullname)
         linecache.cache[self.path] = (len(made), None, made.splitlines(keepends=True), self.path)
-        return compile(made, self.path, "exec", dont_inherit=True)
+        return compile(self._with_imports_first(ast.parse(made)), self.path, "exec", dont_inherit=True)
+
+    def _with_imports_first(self, module: ast.Module) -> ast.Module:
+        """The module with the imports of the changes also at its beginning: decorators may need them.
+
+        In the text they stand at its end, so that its lines keep their numbers.
+        """
+        body = module.body
+        place = next((number for number, node in enumerate(body) if not _stands_first(node)), len(body))
+        added = [node for change in self._changes if not change.function for node in ast.parse(change.source).body]
+        body[place:place] = [node for node in added if isinstance(node, (ast.Import, ast.ImportFrom))]
+        return module
 
 
 def changed_text(text: str, changes: Sequence[Change]) -> str:
@@ -113,6 +124,12 @@ def changed_text(text: str, changes: Sequence[Change]) -> str:
     return (
         "\n".join(line for line in lines if line != "\0").rstrip("\n") + "\n" + "".join(f"\n\n{each}" for each in added)
     )
+
+
+def _stands_first(node: ast.stmt) -> bool:
+    """Whether a statement is a docstring, or an import of ``__future__``."""
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
 def functions_in(text: str) -> Iterator[tuple[str, int, int, str]]:

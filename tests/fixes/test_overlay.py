@@ -97,6 +97,20 @@ def test_an_overlay_changes_a_function_at_import_and_no_file(project: Project, m
     assert "y = self.linear(x)" in "".join(traceback.format_exception(raised.value))
 
 
+def test_an_import_that_a_decorator_needs_comes_before_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of Transformers imports torch inside its functions alone."""
+    text = f'"""What it does."""\n\nfrom __future__ import annotations\n\n{SCALE}'
+    project.path(NAME).write_text(text)
+    monkeypatch.syspath_prepend(str(project.root))
+    begin = edit("import torch", "import functools\nimport torch", text)
+    extra = edit("    def extra(self)", "    @functools.cache\n    def extra(self)", text)
+    written(project, begin, extra)
+    scale = importlib.import_module("fakelib.scale")
+    assert scale.Scale.extra.cache_info().hits == 0
+    assert scale.__doc__ == "What it does."
+    assert inspect.findsource(scale.Scale)[1] == text.splitlines().index("class Scale(nn.Module):")
+
+
 @pytest.mark.parametrize("what", ["version", "source", "imported"])
 def test_what_does_not_fit_is_left_as_it_is(project: Project, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.syspath_prepend(str(project.root))
