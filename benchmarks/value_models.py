@@ -26,7 +26,7 @@ class GPT2(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         x = self.norm(x)
@@ -48,7 +48,7 @@ class Block(nn.Module):
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
         scores = q @ k.transpose(-1, -2)
         scores = scores / q.shape[-1] ** 0.5
-        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
         scores = scores.masked_fill(~mask, float("-inf"))
         shares = torch.softmax(scores, -1)
         mixed = (shares @ v).transpose(1, 2).flatten(2)
@@ -92,7 +92,7 @@ class UNet(nn.Module):
         self.step = nn.Linear(8, 2 * width)
 
     def forward(self, images: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
-        angles = steps[:, None] * torch.exp(-torch.arange(4) / 4)
+        angles = steps[:, None] * torch.exp(-torch.arange(4, device=steps.device) / 4)
         waves = torch.cat([torch.sin(angles), torch.cos(angles)], -1)
         waves = waves.to(images.dtype)
         first = self.into(images)
