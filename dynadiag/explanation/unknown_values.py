@@ -229,6 +229,7 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
     Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
+    What is stored is followed to where the function reads it afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
@@ -244,23 +245,27 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
         waiting += [
             node
             for node in ast.walk(function)
-            if isinstance(node, ast.Name) and node.id in fresh and isinstance(node.ctx, ast.Load)
+            if isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+            and ast.unparse(node) in fresh
+            and (isinstance(node, ast.Name) or node.lineno > taken.lineno)
         ]
     return frozenset(found)
 
 
 def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, set[str]]:
-    """What an expression is for, or the names that it is assigned to."""
+    """What an expression is for, and what it is assigned to or kept in."""
     at: ast.AST = node
     while (parent := parents.get(at)) is not None:
         match parent:
             case ast.Call():
                 name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", None)
                 if name not in _SAME:
-                    return _use_in_call(str(name)), set()
+                    kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
+                    return _use_in_call(str(name)), kept if name in _KEPT else set()
             case ast.BinOp() if not any(isinstance(each, ast.Constant) for each in (parent.left, parent.right)):
                 return "arithmetic", set()
-            case ast.Subscript():
+            case ast.Subscript() if parent.slice is at:
                 return "size", set()
             case ast.Return():
                 return "return", set()
@@ -268,7 +273,7 @@ def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, s
                 targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
                 if all(isinstance(each, ast.Name) for each in targets):
                     return None, {each.id for each in targets if isinstance(each, ast.Name)}
-                return "store", set()
+                return "store", {ast.unparse(each) for each in targets if isinstance(each, ast.Attribute)}
             case ast.If() | ast.While() | ast.Compare() | ast.BoolOp() | ast.Assert():
                 return "branch", set()
             case ast.IfExp() if parent.test is at:

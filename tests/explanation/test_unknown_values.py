@@ -12,7 +12,7 @@ import torch
 import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.unknown_values import branch_decision
+from dynadiag.explanation.unknown_values import branch_decision, uses_of_number
 from dynadiag.recording.records import Span
 from tests.explanation.build import FILE, a_break, records
 
@@ -169,3 +169,19 @@ def test_a_branch_of_another_file_at_the_same_line_does_not_count() -> None:
     for file, decides in (("other.py", True), (FILE, False)):
         run = records(breaks=(taken, a_break(1, span=Span(file, 3))), sources={FILE: source})
         assert (branch_decision(taken, run) is not None) == decides
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "uses"),
+    [
+        ("self.history.append(x.item())", "return x", {"store"}),
+        ("self.history.append(x.item())", "best = self.history[-1] < self.best", {"store", "branch"}),
+        ("self.last = x.item()", "if self.last > 0: return x", {"store", "branch"}),
+        ("out.append(x.item())", "return torch.tensor(out)", {"store", "other"}),
+        ("out.append(x.item())", "return out", {"store", "return"}),
+    ],
+)
+def test_what_is_kept_is_followed_to_where_it_is_read(kept: str, read: str, uses: set[str]) -> None:
+    source = f"def step(self, x, out):\n    before = self.history[0] * x\n    {kept}\n    {read}\n"
+    column = source.splitlines()[2].index("x.item()")
+    assert uses_of_number(source, Span(FILE, 3, column, 3, column + len("x.item()"))) == uses
