@@ -165,8 +165,10 @@ def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     the program's.
     """
     type_, message = _error_itself(failure)
-    shown = _error_itself(case.shown) if case.shown is not None and _has_proved_repro(case) else ("", "")
-    if shown[0] != type_ or shown[1].startswith(_ASSERTION):
+    if case.shown is None or not _has_proved_repro(case) or _asserts(case.shown):
+        return type_, message
+    shown = _error_itself(case.shown)
+    if shown[0] != type_:
         return type_, message
     if type_ != "wrong result":
         return shown
@@ -181,10 +183,16 @@ def _error_itself(failure: FailureDocument) -> tuple[str, str]:
         return "wrong result", difference
     if failure.kind == "signal":
         return type_, ""
-    if type_ == "AssertionError" and not failure.where:
+    if _asserts(failure):
         return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
     diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
     return type_.replace("wrong_result", "wrong result"), diagnostic or message
+
+
+def _asserts(failure: FailureDocument) -> bool:
+    """Whether an assertion of the program fails, which does not say what is wrong by how much."""
+    type_, message = unwrapped_error(failure.type, failure.message)
+    return type_ == "AssertionError" and not failure.where and compared_values(message) is None
 
 
 def _whole_words(text: str, most: int) -> str:
