@@ -299,9 +299,11 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the program is at its end: its exit code is its own
             self._note_missed("later_calls", error, {})
 
-    def _on_export(self, outcome: str) -> None:
-        """Append that an export begins, or how it ended. Never raises."""
+    def _on_export(self, outcome: str | Exception) -> None:
+        """Append that an export begins, or how it ended; the exception where that cannot be read. Never raises."""
         try:
+            if isinstance(outcome, Exception):
+                raise outcome
             if not self._released:
                 self._append_export(exports.describe_export(outcome, sys._getframe(1)))
         except Exception as error:  # noqa: BLE001 - the program's export goes on

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
@@ -18,6 +18,7 @@ __all__ = [
     "called_beside",
     "called_in_condition",
     "calls_at",
+    "decides_a_loop",
     "handled_lines",
     "has_company",
     "is_condition",
@@ -216,13 +217,14 @@ def is_loop_condition(source: str | None, span: Span) -> bool:
     return bool(_expressions(source, span, _loop_condition))
 
 
+def decides_a_loop(node: ast.AST) -> TypeGuard[ast.While | ast.If]:
+    """Whether the condition of a node decides how often a loop runs: a ``while``, or an ``if`` that breaks out."""
+    sides = (node.body, node.orelse) if isinstance(node, ast.If) else ()
+    return isinstance(node, ast.While) or any(isinstance(each, ast.Break) for side in sides for each in side)
+
+
 def _loop_condition(node: ast.AST) -> ast.expr | None:
-    return node.test if isinstance(node, ast.While) or (isinstance(node, ast.If) and _breaks_out(node)) else None
-
-
-def _breaks_out(node: ast.If) -> bool:
-    """Whether one of the two sides ends the loop around it."""
-    return any(isinstance(statement, ast.Break) for side in (node.body, node.orelse) for statement in side)
+    return node.test if decides_a_loop(node) else None
 
 
 def is_iterated(source: str | None, span: Span) -> bool:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explanation.blocks import decides_a_loop
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Break, Span, Symbol
@@ -348,7 +349,7 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         negated,
         required,
         direct,
-        is_loop=isinstance(node, ast.While),
+        is_loop=decides_a_loop(node),
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),

@@ -47,12 +47,12 @@ _OUTCOMES = {
     "export.error.unclassified": "error",
 }
 
-OnExport = Callable[[str], None]  # "begun", "ok" or "error"
+OnExport = Callable[[str | Exception], None]  # "begun", "ok" or "error"
 
 
 def listen_for_exports(heard: OnExport) -> None:
     """Call ``heard(outcome)`` in torch's frame as an export begins and as it ends, and where torch's reader of a file
-    fails. It must not raise.
+    fails; with the exception where the outcome cannot be read. It must not raise.
     """
     original = getattr(sys.modules[_HOLDERS[0]], _HOOK, None)
     if original is None:
@@ -60,7 +60,11 @@ def listen_for_exports(heard: OnExport) -> None:
 
     @functools.wraps(original)
     def told(*args: Any, **options: Any) -> Any:
-        if (outcome := outcome_of(options.get("event"), sys._getframe(1))) is not None:
+        try:
+            outcome: str | Exception | None = outcome_of(options.get("event"), sys._getframe(1))
+        except Exception as error:  # noqa: BLE001 - the program's export goes on
+            outcome = error
+        if outcome is not None:
             heard(outcome)
         return original(*args, **options)
 

@@ -42,6 +42,7 @@ from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
 from dynadiag.recording.journal import Journal
+from dynadiag.torch_private import exports
 
 # The command's own process, what ends a recording, and what torch and logging call.
 OUTSIDE = ("dynadiag.capture.launch", "dynadiag.capture.process", "dynadiag.torch_private.loggers")
@@ -54,7 +55,7 @@ MODULES = [*(name for name in MODULES if name not in OUTSIDE), "dynadiag.recordi
 OUTERMOST = {
     *(Recorder.__init__, Recorder.start, Recorder.stop, Recorder.handle, Recorder.emit, Recorder.close),
     *(Recorder.give_up, Recorder._note_missed, Recorder._release, Recorder._on_skipped_frame),
-    *(Recorder.record_kernels, Recorder.record_exception, Recorder.note),
+    *(Recorder.record_kernels, Recorder.record_exception, Recorder.note, Recorder._on_export),
     *(CollectiveRecorder.__init__, CollectiveRecorder.start, CollectiveRecorder.stop, CollectiveRecorder.reset),
     *vars(recorder_module._CudaGraphSkipHandler).values(),
     Redactor.__init__,
@@ -63,6 +64,7 @@ OUTERMOST = {
     RefusedFusions.__init__,
     ObjectNumbers.__init__,
     *(LaterCalls.__init__, LaterCalls._called),
+    exports._LoadErrors.emit,
 }
 LOGGERS = ("torch.__trace", "torch._dynamo.convert_frame")
 EVENTS = "torch._inductor.cudagraph_utils.__cudagraphs"
@@ -120,7 +122,24 @@ def refused() -> list[str]:
     return ["compiled"]
 
 
-PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skipped, refused, lowered, cached)}
+@torch.library.custom_op("faulty::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """An operator without a fake kernel."""
+    return x * 2
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return twice(x)
+
+
+def drafted() -> list[str]:
+    """A draft of an export runs the operator on the example."""
+    x = torch.ones(2)
+    return [str(torch.export.draft_export(Twice(), (x,)).module()(x).tolist())]
+
+
+PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skipped, refused, lowered, cached, drafted)}
 
 
 def bare(piece: Piece) -> list[str]:

@@ -133,7 +133,7 @@ def test_a_module_of_torchs_that_cannot_be_exported_is_told_at_the_call(tmp_path
 
 def ending(call: Any) -> dict[str, Any]:
     """What is recorded of a call whose exception ends the program."""
-    exports_heard: list[str] = []
+    exports_heard: list[str | Exception] = []
     listen_for_exports(exports_heard.append)
     try:
         call()
