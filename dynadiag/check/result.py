@@ -170,7 +170,8 @@ def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Itera
         text = f"{named} was compiled after the warm-up (compile {each.compile_id})"
         yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
     if run.cold_after is not None:
-        text = f"no warm-up of {count(run.cold_after, 'call')} is recorded: the first compiled function had fewer"
+        calls = count(run.cold_after, "call")
+        text = f"no warm-up of {calls} is recorded: the first compiled function was not called again after so many"
         yield _budget_problem(run, CheckRule.COMPILED_LATE, text)
     yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)

@@ -230,7 +230,10 @@ def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_recording(path) as recording:
         explanation = report(recording, after_warm_up=args.after != 0)
         if args.after and explanation.warm_up is None:
-            common.print_error(f"--after {args.after}: no warm-up of {args.after} calls is recorded: all is reported")
+            common.print_error(
+                f"--after {args.after}: the first compiled function was not called again after so many calls: all is "
+                "reported"
+            )
         memory = read_memory(recording) if args.memory else None
         text = _text(explanation, recording, path, args, memory)
     common.write_result(args.json, encode(document(explanation, explanation.calls, memory)), lambda _: text)

@@ -187,8 +187,7 @@ def _launches(a: Recording, b: Recording, first: Measured, second: Measured) -> 
 
 
 def _kernel_count(recording: Recording) -> int | None:
-    calls = kernel_calls(recording)
-    return len(calls) if calls or not recording.graphs() else None  # graphs of another backend launch unseen
+    return len(kernel_calls(recording)) or None  # what is not compiled, or by another backend, launches unseen
 
 
 def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference]) -> str:
@@ -243,6 +242,8 @@ def _headline(found: RecordedComparison) -> str:
     stage = found.explained_by[0].stage if found.explained_by else None
     first = f" The first stage that differs: {stage}." if stage else ""
     unsaid = [_NAMES[each.name] for each in found.figures if each.differs is None]
+    if len(unsaid) == len(found.figures) and not found.is_one_program:
+        return f"No figure is known of both.{first}"
     if not found.differing:
         return f"No difference beyond noise.{f' Not known: {list_some(unsaid)}.' if unsaid else ''}{first}"
     ratios = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in found.differing if each.ratio is not None]
