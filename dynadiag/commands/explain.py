@@ -304,9 +304,9 @@ class JobReader:
     """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
 
     def __init__(self, paths: Sequence[Path], main: Path | None = None, *, after_warm_up: bool = False) -> None:
-        self._after_warm_up = after_warm_up
         """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
         self.job = open_job(paths)
+        self._after_warm_up = after_warm_up
         self._main = main
         self._reports: dict[Path, Report] = {}
         if not self._reported():

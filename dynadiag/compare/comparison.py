@@ -256,7 +256,7 @@ class MeasurementSession:
 
 
 def _measured(result: VariantResult) -> Measured:
-    """What a recording keeps of the measurement."""
+    """The figures of a variant that its recording keeps."""
     of, warm = result.variant, result.warm
     peak = result.warm_peak.host if result.warm_peak.device is None else result.warm_peak.device
     return Measured(

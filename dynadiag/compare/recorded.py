@@ -191,9 +191,9 @@ def _kernel_count(recording: Recording) -> int | None:
 
 
 def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference]) -> str:
-    """Why the first difference of what was compiled does not explain the time, by the profiles; empty where it does.
+    """Why, by the profiles, the first difference in the compiled code does not explain the time; empty where it does.
 
-    A profile says of a warm call what finding code takes, what passes between graphs, and what in them.
+    A profile has the time of a warm call for finding compiled code, between graphs, and in them.
     """
     was, now = read_warm_calls(a), read_warm_calls(b)
     if not explained or time.a is None or time.b is None or was is None or now is None:
@@ -203,12 +203,12 @@ def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[D
     if seen / longer < _EXPLAINS:
         return f"{_by(longer)}, and {what} shows {_by(seen)}"
     checks, between = (after - before for before, after in zip(_parts(was), _parts(now), strict=True))
-    stages, kernels = {each.stage for each in explained}, (_kernel_count(a), _kernel_count(b))
-    if stages == {"guard"} and checks / longer < _EXPLAINS:
+    if {each.stage for each in explained} == {"guard"} and checks / longer < _EXPLAINS:
         return f"{_by(longer)}, and guards {_by(checks)} by {what}"
-    fuses_alike = kernels[0] == kernels[1] is not None
-    if explained[0].stage == "break" and fuses_alike and (checks + between) / longer < _EXPLAINS:
-        return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
+    if explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS:
+        kernels = _kernel_count(a), _kernel_count(b)  # the generated code is read only where they decide
+        if kernels[0] == kernels[1] is not None:
+            return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
     return ""
 
 
@@ -217,7 +217,7 @@ def _by(seconds: float) -> str:
 
 
 def _parts(warm: WarmCalls) -> tuple[float, float]:
-    """The seconds of a call for finding code, and between graphs."""
+    """The seconds of a call that go into finding compiled code, and those between graphs."""
     checks = math.fsum(use.guard for use in warm.uses)
     between = math.fsum((warm.outside, *(part for use in warm.uses for part in (use.before, use.after))))
     return checks, between

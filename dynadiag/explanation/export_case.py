@@ -102,7 +102,7 @@ class ExportCase:
 
     @cached_property
     def is_of_example(self) -> bool:
-        """Whether the size is a constant since the example has 0 or 1 there, which torch makes constants."""
+        """Whether the size is a constant because it is 0 or 1 in the example."""
         fixed = self.constant
         return fixed is not None and fixed.held in ("0", "1") and not self._specialized
 
@@ -137,7 +137,7 @@ class ExportCase:
 
     @cached_property
     def span(self) -> Span:
-        """The line at fault: of the traced code, that with the first guard, or that of the call."""
+        """The line at fault: the line of the first guard in the traced code, or the line of the call."""
         if self.constraints and self.guards:
             frame = self.guards[0].user_stack[-1]
             return Span(frame.file, frame.line)

@@ -120,7 +120,7 @@ EXPORTS = (
     Remedy(
         "export.tensor.cond",
         "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
-        _when(lambda case: _chooses(case), condition=_condition),
+        _when(_chooses, condition=_condition),
         trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
     ),
     Remedy(

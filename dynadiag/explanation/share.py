@@ -78,9 +78,9 @@ def _line_in(compiled: Compile, item: Break) -> int | None:
 
 
 def _first_in_block(source: str, line: int) -> int:
-    """The line at which Python takes over: of a loop or a ``try`` around the break torch compiles nothing.
+    """The line at which Python takes over: torch compiles nothing of a loop or a ``try`` around the break.
 
-    It ends the graph where nothing is under way (``InstructionTranslatorBase.step``): before the outermost of them.
+    The graph ends before the outermost of these blocks (``InstructionTranslatorBase.step``).
     """
     function = enclosing_function(source, line)
     blocks = [node for node in ast.walk(function) if isinstance(node, _WHOLE)] if function is not None else []

@@ -60,7 +60,7 @@ def last_exception(text: str) -> str | None:
 
 
 def last_line(text: str) -> str | None:
-    """The line of a program that the last traceback in its output ends with.
+    """The file and line of the last frame in the last traceback of a program's output.
 
     >>> last_line('Traceback ...\\n  File "/home/me/train.py", line 3, in f\\n    g()\\nValueError: no rows\\n')
     'train.py:3'

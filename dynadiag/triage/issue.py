@@ -161,7 +161,7 @@ def _culprits(case: TriagedCase) -> Sequence[CulpritDocument | ReproCulpritDocum
 
 
 def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
-    """The type and the message of the error: as the repro shows it, which the reader can run, where it says as much as
+    """The type and the message of the error. They are the repro's, which the reader can run, where these say as much as
     the program's.
     """
     type_, message = _error_itself(failure)

@@ -193,7 +193,7 @@ def function_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
 
 
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
-    """The function as an operator, from behind the tests at its beginning that return what the caller has already."""
+    """The function as an operator. First tests that return what the caller already has stay in front of it."""
     file, function = site.file, site.node
     call = _call_of(file, function) if site.problem.gb_id in _OF_VALUES else None
     if call is None:

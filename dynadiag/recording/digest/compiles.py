@@ -142,7 +142,7 @@ class CompileCollector:
         # A frame that Dynamo skipped after tracing has the flag too, but None as guard count.
         entry.guarded = bool(data.get("has_guarded_code")) and data.get("guard_count", 0) is not None
         entry.error, entry.reason = text_or_none(data.get("fail_type")), text_or_none(data.get("fail_reason"))
-        # Ctrl-C is no failure for torch's metrics: they have neither code nor a failure.
+        # torch's metrics of a compile that Ctrl-C ended have neither code nor a failure.
         if data.get("has_guarded_code") is False and entry.error is None and not entry.reason:
             entry.is_interrupted = not self._context.breaks[entry.compile_id]
         if entry.file is None:
