@@ -45,7 +45,7 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         normed = self.first(x)
         q, k, v = self.qkv(normed).chunk(3, -1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
+        q, k, v = (part.reshape(*part.shape[:-1], self.heads, -1).transpose(1, 2) for part in (q, k, v))
         scores = q @ k.transpose(-1, -2)
         scores = scores / q.shape[-1] ** 0.5
         mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
