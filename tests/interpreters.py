@@ -53,7 +53,7 @@ _EARLY = ("PYTHON", "TORCH", "PYTORCH", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_"
 _SERVERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS", "PYTORCH_NVML_BASED_CUDA_CHECK")
 # What is heeded here, or read late, or no different: all forks of one server hash alike.
 _HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES"}
-_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
+_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUNBUFFERED"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HIGH = 500  # descriptors on their way are numbered from here
 _prctl = ctypes.CDLL(None).prctl
@@ -319,15 +319,16 @@ def _take(descriptors: list[int], numbers: list[int], answer: int) -> int:
 def _redirect_streams() -> None:
     """Drop output that a parent process had buffered but not written."""
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)
         raw = io.FileIO(number, "w", closefd=False)
         stream = io.TextIOWrapper(
-            raw if before.write_through else io.BufferedWriter(raw),
+            raw if is_unbuffered else io.BufferedWriter(raw),
             before.encoding,
             before.errors,
             line_buffering=number == 2 or os.isatty(number),
-            write_through=before.write_through,
+            write_through=is_unbuffered,
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
