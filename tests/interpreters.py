@@ -53,7 +53,7 @@ _EARLY = ("PYTHON", "TORCH", "PYTORCH", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_"
 _SERVERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS", "PYTORCH_NVML_BASED_CUDA_CHECK")
 # What is heeded here, or read late, or no different: all forks of one server hash alike.
 _HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES"}
-_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUNBUFFERED"}
+_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HIGH = 500  # descriptors on their way are numbered from here
 _prctl = ctypes.CDLL(None).prctl
@@ -128,22 +128,14 @@ def _same_for_torch(environment: Mapping[str, str]) -> bool:
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    early = {name: value for name, value in environment.items() if name.startswith(_EARLY) and name not in _HEEDED}
-    if _is_recorded(environment):  # it takes its path back before it imports anything
-        own = early.pop(sitecustomize.PATH).partition(os.pathsep)[2]
-        early |= {sitecustomize.PATH: own} if own else {}
-    return early
-
-
-def _is_recorded(environment: Mapping[str, str]) -> bool:
-    """Whether Python runs the module first that a recorded program begins with."""
-    return environment.get(sitecustomize.PATH, "").split(os.pathsep)[0] == sitecustomize.FOLDER
+    return {name: value for name, value in environment.items() if name.startswith(_EARLY) and name not in _HEEDED}
 
 
 class _State:
     """What this process began with. A test may change its environment before the server starts."""
 
     base: set[int] | None = None  # descriptors of the server's libraries
+    path: tuple[str, ...] = ()  # what Python itself and its site have on the path
     environment: Mapping[str, str] = types.MappingProxyType(dict(os.environ))
     imported = False  # the program has imported torch: a fork of it would be no fresh interpreter
 
@@ -216,9 +208,10 @@ def serve() -> NoReturn:
     """Loads torch, compiles something small, and forks for each request until the channel closes."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = socket.socket(fileno=int(sys.argv[1]))
-    path = list(sys.path)
+    _State.path = tuple(sys.path[1 + len(_python_path()) :])
     import torch
 
+    from dynadiag.commands import explain  # noqa: F401 - most commands need what it imports
     from dynadiag.trial import zygote
 
     if not torch.cuda.is_available():
@@ -227,7 +220,6 @@ def serve() -> NoReturn:
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of what is loaded, and come later than a program's own
     _State.base = _open_descriptors() - {channel.fileno()}
-    sys.path[:] = path  # torch's loading adds to it
     channel.send(b"no" if torch.cuda.is_available() else b"ready")
     while True:
         _, descriptors, _, _ = socket.recv_fds(channel, 16, 250)
@@ -293,10 +285,17 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     _redirect_streams()
     _hide_torch()
     subprocess.Popen = _Forked  # type: ignore[misc]
-    if _is_recorded(os.environ):
-        sys.path.insert(0, sitecustomize.FOLDER)
+    more = _python_path()
+    sys.path[:] = ["", *more, *_State.path]
+    sys.orig_argv = [sys.executable, *request["words"]]
+    if more:
         site.execsitecustomize()
     _end(_status(functools.partial(_run, request["words"])))
+
+
+def _python_path() -> list[str]:
+    value = os.environ.get("PYTHONPATH")
+    return [os.path.abspath(entry) for entry in value.split(os.pathsep)] if value else []  # noqa: PTH100 - as Python
 
 
 def _open_descriptors() -> set[int]:
@@ -384,7 +383,6 @@ def _run(words: list[str]) -> None:
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __spec__=None, __annotations__={})
     sys.path[0:1] = [] if safe else [{"-c": "", "-m": str(Path.cwd())}.get(first, str(Path(first).resolve().parent))]
-    sys.orig_argv = [sys.executable, *words]
     if first == "-c":
         sys.argv = ["-c", *rest[1:]]
         exec(compile(rest[0], "<string>", "exec"), main.__dict__)

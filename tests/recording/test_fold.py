@@ -19,8 +19,6 @@ from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Guard
 
-pytestmark = pytest.mark.usefixtures("forked_interpreters")
-
 HEADER = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_id": 0, "frame_compile_id": 0}\n'
 
 

@@ -100,6 +100,11 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         assert pane.text_of(pane.cursor) == "y = x.sin()"
         await press(pilot, "p")
         assert "= l_x_.sin()" in pane.text_of(pane.cursor), "the operator, not the comment above it"
+        await press(pilot, "enter")
+        later = _app(pilot).focused
+        assert isinstance(later, CodePane)
+        assert later.id == "pane-later"
+        assert "aten.sin.default" in later.text_of(later.cursor)
 
 
 async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from tui.command_screen import CommandScreen
 from tui.location import Location
 from tui.widgets.styled_lines import StyledLines
 
-pytestmark = pytest.mark.usefixtures("forked_interpreters")
-
 _MAX_WAITS = 600  # of 0.05 s
 # Stands for `dynadiag fix`.
 FIX = """
