@@ -41,6 +41,7 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dynadiag.capture.launch import SignalRelay
 from dynadiag.capture.startup import sitecustomize
 
 __all__ = ["DYNADIAG", "keep_environment", "warm"]
@@ -96,12 +97,17 @@ def _can_be_a_fork(asked: Mapping[str, Any]) -> bool:
         and str(args[0]) in (sys.executable, str(DYNADIAG))
         and _script(_words(args)) is not None
         and all(asked[name] == value for name, value in usual.items() if name in asked)
-        and (asked["preexec_fn"] is None or _State.base is not None)
+        and (asked["preexec_fn"] is None or _State.base is not None or _unblocks_signals(asked["preexec_fn"]))
         and _same_for_torch(os.environ if asked["env"] is None else asked["env"])
         and not _State.imported
         and sitecustomize.MODULE not in sys.modules  # the children of a recorded program get its variables as they do
         and (_State.base is None or threading.active_count() == 1)
     )
+
+
+def _unblocks_signals(function: Callable[[], object]) -> bool:
+    """Whether it undoes what `SignalRelay` blocks. In a fork of the server no signal is blocked."""
+    return function.__qualname__.startswith(SignalRelay.__qualname__)
 
 
 def _words(args: Sequence[Any]) -> list[str]:
