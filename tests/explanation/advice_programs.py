@@ -1365,6 +1365,30 @@ def with_factors(*factors: Any, **options: Any) -> Program:
     return run
 
 
+class Doubles(nn.Module):
+    """Doubles at each third step, by a number of its own or by what the caller says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, v: torch.Tensor, now: bool | None = None) -> torch.Tensor:
+        if now is None:
+            return v * 2 if self.step % 3 == 0 else v + 1
+        return v * 2 if now else v + 1
+
+
+def with_steps(*, outside: bool, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Doubles(), []
+        fn = compile_(module, **options)
+        for module.step in (1, 2, 4):
+            results.append(fn(x, module.step % 3 == 0) if outside else fn(x))
+        return results
+
+    return run
+
+
 def with_a_buffer(*factors: float) -> Program:
     def run(compile_: Compile) -> list[Any]:
         module, results = Buffered(), []
@@ -2827,6 +2851,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "an_integer_that_decides": (with_steps(outside=False), with_steps(outside=True)),
+    "an_integer_that_decides_unspecialized": (
+        with_steps(outside=False),
+        configured(
+            with_steps(outside=False, dynamic=True),
+            lambda: setattr(config, "allow_unspec_int_on_nn_module", True),
+        ),
+    ),
     "an_integer_attribute": (with_factors(2, 3), with_a_buffer(2, 3)),
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),
