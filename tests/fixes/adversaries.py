@@ -899,7 +899,7 @@ ADVERSARIES = {
     # setups
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),
-    "a setup draws a number on each call": _setup("key in ()", "random.random()", "random"),
+    "a setup draws a number": _setup("key in SEEN", "SEEN.append(key + 0 * random.random())", "random"),
     # object_copies
     "what is made of an object depends on a global": _made_of("made.n += COUNT[0]", "results gradients"),
     "making something of an object draws a number": _made_of("made.n = 2 + 0 * random.random()", "random"),

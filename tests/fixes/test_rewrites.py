@@ -186,6 +186,15 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
     x = torch.ones(2)
     torch.testing.assert_close(torch.compile(step, backend="eager", fullgraph=True)(x), model(x))
     assert model.done is True
+    others = [torch.nn.Linear(2, 2) for _ in range(2)]
+
+    def steps(x: torch.Tensor) -> None:
+        for other in others:
+            torch._dynamo.graph_break()  # each call of `setup` is compiled code of its own, which all objects share
+            space["setup"](other)
+
+    torch.compile(steps, backend="eager")(x)
+    assert [other.done for other in others] == [True, True]
     for old, new in (("        return\n", "        return 1\n"), ("if getattr", "x = 1\n    if getattr")):
         text = SETUP.replace(old, new)
         assert not any(
