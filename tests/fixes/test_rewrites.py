@@ -202,6 +202,18 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
         )
 
 
+def test_no_gradient_is_asked_for_of_a_value_that_the_function_makes(tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x):\n    return torch.zeros_like(x).requires_grad_() + x\n"
+    (text,) = changed(
+        source, candidates(source, problem_at(source, "torch.zeros_like(x).requires_grad_()"), tmp_path)[:1]
+    )
+    assert "return torch.zeros_like(x) + x" in text
+    for other in ("requires_grad_(False)", "requires_grad_(flag)"):
+        text = source.replace("requires_grad_()", other)
+        found = candidates(text, problem_at(text, f"torch.zeros_like(x).{other}"), tmp_path)
+        assert not any("leave out" in each.title for each in found)
+
+
 GRID = f"""{HEAD}class Grid:
     step = 2
 
