@@ -266,7 +266,8 @@ class CandidateWatch(CallWatch):
         """How a call differs from the unchanged program's, uncompiled. If it does all as that program does when it is
         compiled, the change is not to blame: torch may fail on other inputs, or an optimizer multiply rounding. Where
         that program draws other random numbers when it is compiled (those of NumPy are torch's then), what it does
-        otherwise with inputs that are not its own tells nothing.
+        otherwise with inputs that are not its own tells nothing. Of a change that is like neither, the differences from
+        the one that it is more like are those that it makes.
         """
         found = list(compare(expected, actual, self._asked.as_tensors))
         compiled = self._compiled.like(expected) if self._compiled is not None else None
@@ -277,7 +278,9 @@ class CandidateWatch(CallWatch):
             return left
         own = {each.what for each in compare(expected, compiled, self._asked.as_tensors)}
         is_chance = "random" in own and expected.inputs != OWN
-        return [each for each in found if each.what not in own] if is_chance else found
+        if is_chance:
+            return [each for each in found if each.what not in own]
+        return min(found, left, key=lambda each: sum(not one.rounding for one in each))
 
     def finish(self) -> None:
         """Report how much was compared, calls that were not made, and whether the program would draw other random

@@ -161,6 +161,34 @@ def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compile
     assert (not [each for each in differences if not each.rounding]) == is_right
 
 
+class Counting(Twofold):
+    """Computes otherwise when it is compiled, and the change forgets to count."""
+
+    calls = 0
+    counts = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.counts
+        return super().forward(x)
+
+
+def test_what_a_change_does_as_the_compiled_program_does_is_not_told_of_it(
+    tmp_path: Path, differences: list[CallDiffers]
+) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), UNCOMPILED, True),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), COMPILED, True),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), COMPILED, False),
+    )
+    for make, numbers, counts in watches:
+        differences.clear()
+        watch, module = make(), type("Counting", (Counting,), {"numbers": numbers, "counts": counts})()
+        watch(module.forward, module.forward, (torch.ones(2),), {})
+        watch.finish()
+    assert {each.text for each in differences} == {"self.calls is 0 instead of 1"}
+
+
 class Chance(torch.nn.Module):
     """Adds random numbers while it trains: of NumPy's uncompiled, and of torch's where it is compiled."""
 

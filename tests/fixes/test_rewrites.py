@@ -186,11 +186,32 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
     x = torch.ones(2)
     torch.testing.assert_close(torch.compile(step, backend="eager", fullgraph=True)(x), model(x))
     assert model.done is True
+    others = [torch.nn.Linear(2, 2) for _ in range(2)]
+
+    def steps(x: torch.Tensor) -> None:
+        for other in others:
+            torch._dynamo.graph_break()  # each call of `setup` is compiled code of its own, which all objects share
+            space["setup"](other)
+
+    torch.compile(steps, backend="eager")(x)
+    assert [other.done for other in others] == [True, True]
     for old, new in (("        return\n", "        return 1\n"), ("if getattr", "x = 1\n    if getattr")):
         text = SETUP.replace(old, new)
         assert not any(
             "while torch" in each.title for each in candidates(text, problem_at(text, "with LOCK"), tmp_path)
         )
+
+
+def test_no_gradient_is_asked_for_of_a_value_that_the_function_makes(tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x):\n    return torch.zeros_like(x).requires_grad_() + x\n"
+    (text,) = changed(
+        source, candidates(source, problem_at(source, "torch.zeros_like(x).requires_grad_()"), tmp_path)[:1]
+    )
+    assert "return torch.zeros_like(x) + x" in text
+    for other in ("requires_grad_(False)", "requires_grad_(flag)"):
+        text = source.replace("requires_grad_()", other)
+        found = candidates(text, problem_at(text, f"torch.zeros_like(x).{other}"), tmp_path)
+        assert not any("leave out" in each.title for each in found)
 
 
 GRID = f"""{HEAD}class Grid:
