@@ -275,6 +275,36 @@ def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
     return doubled - 1
 
 
+def compares_what_it_kept(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        return v + 1
+    return v - 1
+
+
+def compares_kept_tensors(v: torch.Tensor) -> torch.Tensor:
+    kept = [part.sum() for part in (v, v * 2)]
+    return torch.where(kept[-1] > kept[0], v + 1, v - 1)
+
+
+def shows_what_it_compared(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return v * 2
+
+
+def shows_afterwards(compile_: Compile) -> Any:
+    kept, result = compile_(lambda v: ([part.sum() for part in (v, v * 2)], v * 2))(x)
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return [result]
+
+
 def chooses_by_a_tensor(v: torch.Tensor) -> torch.Tensor:
     total = v.sum()
     doubled = v * 2
@@ -2565,6 +2595,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         returns_what_it_was_given(decides=False),
     ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
+    "compares_what_it_kept": (calls(compares_what_it_kept, (x,)), calls(compares_kept_tensors, (x,))),
+    "shows_what_it_compared": (calls(shows_what_it_compared, (x,)), shows_afterwards),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
         configured(calls(chooses_by_a_tensor, (x,)), captures),
