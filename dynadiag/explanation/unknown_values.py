@@ -39,6 +39,10 @@ _SIZED = frozenset(
 _RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
 _KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_ORDERS = frozenset(  # what compares numbers in Python
+    {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
+    | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
+)
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
 _Tested = ast.If | ast.While | ast.IfExp
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
@@ -231,8 +235,8 @@ def _branches_at(source: str | None, span: Span) -> list[ast.If]:
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
-    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
-    What is stored is followed to where the function reads it afterwards.
+    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "order" (of numbers in Python),
+    "log", "store", "return", "other". What is stored is followed to where the function reads it afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
@@ -292,6 +296,8 @@ def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, s
 def _use_in_call(name: str) -> str:
     if name in _SIZED:
         return "size"
+    if name in _ORDERS:
+        return "order"
     return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
 
 

@@ -198,6 +198,20 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+def sorts_by_items(v: torch.Tensor) -> torch.Tensor:
+    return v * sorted(each.item() for each in v)[0]
+
+
+def sorts_a_list(v: torch.Tensor) -> torch.Tensor:
+    numbers = v.tolist()
+    numbers.sort()
+    return v * numbers[0]
+
+
+def sorts_by_torch(v: torch.Tensor) -> torch.Tensor:
+    return v * torch.sort(v).values[0]
+
+
 def sizes_by_an_item(v: torch.Tensor) -> torch.Tensor:
     number = int(v.max()) + 1
     return torch.zeros(number) + 1
@@ -2572,6 +2586,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
     ),
     "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "sorts_by_items": (calls(sorts_by_items, (x,)), calls(sorts_by_torch, (x,))),
+    "sorts_a_list": (calls(sorts_a_list, (x,)), calls(sorts_by_torch, (x,))),
     "takes_an_item": (
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
