@@ -198,6 +198,55 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+class Mean:
+    """A running mean of losses, and the least of them."""
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+        self.best = float("inf")
+
+    def keep(self, number: float) -> None:
+        self.mean = number if self.mean is None else 0.5 * self.mean + 0.5 * number
+        if self.mean < self.best:
+            self.best = self.mean
+
+
+def keeps_a_mean(*, inside: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        kept, results = Mean(), []
+
+        def loss(v: torch.Tensor) -> torch.Tensor:
+            total = v.square().sum()
+            number = total.item()
+            kept.mean = number if kept.mean is None else 0.5 * kept.mean + 0.5 * number
+            if kept.mean < kept.best:
+                kept.best = kept.mean
+            return total
+
+        def alone(v: torch.Tensor) -> torch.Tensor:
+            return v.square().sum()
+
+        fn = compile_(loss if inside else alone)
+        for factor in (3, 2, 1):
+            results.append(fn(x * factor))
+            if not inside:
+                kept.keep(results[-1].item())
+        return [results, kept.best]
+
+    return run
+
+
+def groups_by_items(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    groups: dict[int, list[torch.Tensor]] = {}
+    for row, label in zip(v, labels.tolist(), strict=True):
+        groups.setdefault(label, []).append(row)
+    return torch.stack([torch.stack(rows).sum(0) for rows in groups.values()])
+
+
+def groups_by_index(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return v.new_zeros(2).index_add(0, labels, v)
+
+
 def sorts_by_items(v: torch.Tensor) -> torch.Tensor:
     return v * sorted(each.item() for each in v)[0]
 
@@ -450,6 +499,28 @@ def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
     while total > 3:
         v = v + 1
         total = total - 2
+    return v
+
+
+def is_enough(number: float) -> bool:
+    return number > 20
+
+
+def ends_a_loop_by_a_call(v: torch.Tensor) -> torch.Tensor:
+    for _ in range(4):
+        v = v * 2
+        done = is_enough(v.sum().item())
+        if done:
+            break
+    return v
+
+
+def doubles_outside(compile_: Compile) -> torch.Tensor:
+    fn, v = compile_(lambda v: v * 2), x
+    for _ in range(4):
+        v = fn(v)
+        if is_enough(v.sum().item()):
+            break
     return v
 
 
@@ -2586,6 +2657,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
     ),
     "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "keeps_a_mean_of_items": (keeps_a_mean(inside=True), keeps_a_mean(inside=False)),
+    "groups_by_items": (
+        calls(groups_by_items, (x, torch.tensor([0, 1, 0, 1]))),
+        calls(groups_by_index, (x, torch.tensor([0, 1, 0, 1]))),
+    ),
     "sorts_by_items": (calls(sorts_by_items, (x,)), calls(sorts_by_torch, (x,))),
     "sorts_a_list": (calls(sorts_a_list, (x,)), calls(sorts_by_torch, (x,))),
     "takes_an_item": (
@@ -2647,6 +2723,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(branches_on_how_many, (x,)), captures),
         configured(calls(takes_one_side_by_how_many, (x,)), captures),
     ),
+    "ends_a_loop_by_a_call": (calls(ends_a_loop_by_a_call, (x,)), lambda c: [doubles_outside(c)]),
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
