@@ -36,7 +36,7 @@ def _ran(words: list[str], folder: Path, descriptor: int) -> tuple[int, str, str
     done = subprocess.run(
         [sys.executable, *words, f"/proc/self/fd/{descriptor}"],
         cwd=folder,
-        env={**os.environ, "MINE": "1", "PARENT": str(os.getpid())},
+        env={**os.environ, "MINE": "1", "PARENT": str(os.getpid()), "PYTHONPATH": f"{folder}/one:two"},
         input="typed",
         capture_output=True,
         text=True,

@@ -25,6 +25,8 @@ from dynadiag.overlay_runtime import Change, changed_text, functions_in
 from dynadiag.trial.program import Program
 from tests.fixes.library import SCALE, install_package
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 NAME = "site-packages/fakelib/scale.py"
 DYNADIAG = [sys.executable, "-m", "dynadiag"]
 SET_UP = """import logging

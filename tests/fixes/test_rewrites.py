@@ -1597,6 +1597,8 @@ def test_a_list_that_grows_becomes_one_tensor_in_front_of_the_compiled_part(tmp_
         "def f(x, bank: list, k=2) -> object:\n    rows = torch.cat(bank, 1)\n"
         "    torch._dynamo.mark_dynamic(rows, 1)\n    return _compiled_f(x, rows, k)\n"
     )
+    method = GROWN.replace("def f(x", "def f(self, x")
+    assert "return _compiled_f(x, rows, k)\n" in grown(method, tmp_path)[0].replace("self._compiled_f", "_compiled_f")
     twice = GROWN.replace("rows @ x", "rows @ torch.cat(bank, 1)")
     assert "    rows = bank\n    return rows @ bank\n" in grown(twice, tmp_path)[0]
 
