@@ -110,3 +110,12 @@ def test_values_of_one_run_alone_are_a_note() -> None:
         "the first run was recorded without --values: values are not compared"
     ]
     assert list(value_notes(empty, empty)) == []
+
+
+def test_inputs_have_the_names_of_the_program() -> None:
+    def run(sample: str) -> Any:
+        name = "l_self_modules_up_parameters_weight_"
+        return recording(a_node(0, name, op="placeholder", line=1, hash=sample, samples=(sample, "2.0")))
+
+    (found,) = differences(run("1.0"), run("1.5"))
+    assert found.text.startswith("up.weight (placeholder) comes in different")
