@@ -184,4 +184,4 @@ class GraphScreen(Dialog[Location]):
         title = f"{one_line(self._ref.title)}: {one_line(self.selected.title)}"
         self.canvas.border_title = f"{title}, reads {reads:,}, read by {readers:,}{self._legend}"
         enter = "enter opens" if self.selected.kind == "region" else "enter goes"
-        self.canvas.border_subtitle = f"{shown} · arrows n N walk, V value, {enter}, - folds, esc closes, w SVG"
+        self.canvas.border_subtitle = f"{shown} · arrows n N walk, V value, {enter}, esc closes, - folds, w SVG"

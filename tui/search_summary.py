@@ -168,8 +168,7 @@ def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
     """Return the details of a trial: failure, output, then all else that is known of candidate and outcome."""
     outcome = _json(item.outcome)
     status = _status(outcome)
-    told = f"  {_STATUS_WORDS.get(status, status)}, {item.seconds:.1f} s"
-    made = [line((f"trial {item.index + 1}", "title"), told)]
+    made = [line((f"trial {item.index + 1}", "title"), f"  {_STATUS_WORDS.get(status, status)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
     if item.index in deciding:
         made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))

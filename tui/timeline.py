@@ -114,7 +114,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
 
     def on_mount(self) -> None:
         self.table.border_title = "time line: reading ..."
-        self.table.border_subtitle = "+ and - zoom, z shows one in full, s sorts, f filters, enter goes, escape closes"
+        self.table.border_subtitle = "+ - zoom, z shows one in full, s sorts, f filters, enter goes, esc closes"
         self.fetch("slices", self._read, self._show)
 
     def _read(self) -> list[Slice]:

@@ -36,7 +36,7 @@ def value_differences(before: Recording, after: Recording, pairs: Sequence[Compi
             if (found := _first_difference(tables[0], tables[1], calls)) is not None:
                 if calls[0].seed != calls[1].seed:
                     text = f"the random numbers of {second.function} start from other states ({_name(calls[1])})"
-                    yield Difference("values", _ids(calls), second.file, second.line, text, calls[1].graph)
+                    yield Difference("values", _ids(calls), second.file, second.line, text, _stage(calls))
                 yield found
 
 
@@ -66,6 +66,11 @@ def _ids(calls: tuple[ValuesCall, ValuesCall]) -> tuple[str, str]:
     return calls[0].compile_id, calls[1].compile_id
 
 
+def _stage(calls: tuple[ValuesCall, ValuesCall]) -> str:
+    """The stage of the graph whose nodes were run: a call that is not a backward one runs Dynamo's."""
+    return "backward" if calls[1].graph == "backward" else "dynamo"
+
+
 def _name(call: ValuesCall) -> str:
     return f"{call.graph}, call {call.call}"
 
@@ -84,7 +89,7 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
         ranges = [range_text(node, table.stored[node.index].summary) for table, node in ((after, new), (before, old))]
         text = f"{_node_name(new)} comes out different as compiled{by}: {ranges[0]}, was {ranges[1]}"
         return Difference(
-            "values", _ids(calls), new.span.file, new.span.line, f"{text}, in {_name(calls[1])}", calls[1].graph
+            "values", _ids(calls), new.span.file, new.span.line, f"{text}, in {_name(calls[1])}", _stage(calls)
         )
     if not apart:
         return None
@@ -101,7 +106,7 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
         NodeDifference("changed", _node_text(one), _node_text(other), other.span.file, other.span.line)
         for one, other in apart[:_MAX_NODES]
     )
-    return Difference("values", _ids(calls), new.span.file, new.span.line, text, calls[1].graph, nodes)
+    return Difference("values", _ids(calls), new.span.file, new.span.line, text, _stage(calls), nodes)
 
 
 def _first_stored(

@@ -129,7 +129,7 @@ class _ComparisonPrinter:
         yield self.printer.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
         for node in self.printer.first(item.nodes, _MAX_NODES):
             sign = SIGNS[node.kind]
-            before, after = _without_alike(clean_line(node.before or ""), clean_line(node.after or ""), room)
+            before, after = without_alike(clean_line(node.before or ""), clean_line(node.after or ""), room, room // 2)
             cells = f"{_cell(before, room)} | {truncate_end(after, room)}"
             yield self.printer.paint(f"  {sign} {cells}".rstrip(), _ROLES[sign])
         if len(item.nodes) > _MAX_NODES and not self.printer.all_:
@@ -170,11 +170,13 @@ def _environment_names(first: Difference, environment: Sequence[Difference]) -> 
     return f"; given differently: {names[0]}{more}"
 
 
-def _without_alike(before: str, after: str, room: int) -> tuple[str, str]:
-    """Leave out words that both have before the first that differs, as far as there is no ``room`` for that one."""
+def without_alike(before: str, after: str, room: int, kept: int) -> tuple[str, str]:
+    """Leave out words that both have before the first that differs, as far as there is no ``room`` for that one.
+
+    The first ``kept`` letters stay.
+    """
     alike = next((place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
     start = before[:alike].rfind(" ") + 1  # of the word that differs
-    kept = room // 2
     left_out = min(max(len(before), len(after)) + 1 - room, start - kept)
     if left_out <= 1:
         return before, after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.render.diff import _without_alike
+from dynadiag.render.diff import without_alike
 
 EIGHTH, QUARTER = "up.weight = placeholder: 0.125", "up.weight = placeholder: 0.25"
 
@@ -19,4 +19,4 @@ EIGHTH, QUARTER = "up.weight = placeholder: 0.125", "up.weight = placeholder: 0.
     ],
 )
 def test_a_narrow_column_shows_the_word_that_differs(before: str, after: str, room: int, told: tuple[str, str]) -> None:
-    assert _without_alike(before, after, room) == told
+    assert without_alike(before, after, room, room // 2) == told
