@@ -83,7 +83,7 @@ _TEXTS = tuple(
         (r"(?P<absent>not )?(?:no_)?hasattr\((?P<source>.+), '?(?P<index>\w+)'?\)", "presence"),
         (r"___tuple_iterator_len\((?P<source>.+)\) == (?P<was>\d+)", "length"),
         (r"___check_obj_id\((?P<source>.+), (?P<id>\d+)\)(, type=(?P<type><.*?>)(?=\s|$).*)?", "identity"),
-        (r"___check_type_id\((?P<source>.+), \d+\)(, type=(?P<was><.*?>)(?=\s|$).*)?", "type"),
+        (r"___check_(?:type_id|fake_script_type)\((?P<source>.+), \d+\)(, type=(?P<was><.*?>)(?=\s|$).*)?", "type"),
         (r"(not )?len\((?P<source>.+)\) [!=]= (?P<was>\d+)|not (?P<empty>[^\s(]+)", "length"),
         (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\).*) == (?P<was>.*)", "keys"),
         (r"(?P<absent>not )?set\.__contains__\((?P<source>.+), (?P<index>.*)\)", "membership"),
