@@ -1395,6 +1395,9 @@ def test_a_size_of_a_named_argument_is_marked(call: str, marked: str, tmp_path: 
     problem = replace(recompile_of(text, "Bert.forward", source, 9, 6, ("3", "4"), tmp_path), file=None)
     first, *_ = changed(text, candidates(text, problem, tmp_path))
     assert first == text.replace("    y =", f"    torch._dynamo.mark_dynamic({marked}, 1)\n    y =")
+    behind = replace(problem, stack=(problem.stack[0], Frame("", 8, "forward"), problem.stack[1]))  # a library's call
+    found = changed(text, candidates(text, behind, tmp_path))
+    assert any("mark_dynamic" in each for each in found) == ("**" not in call)
 
 
 def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) -> None:
