@@ -896,6 +896,10 @@ ADVERSARIES = {
         "mutations",
         "SEEN = []\n",
     ),
+    # conditional_effects: an `assert` of several conditions
+    "the second condition needs the first": _change(
+        "assert x.shape[0] < 4 or x[3].sum() > 0\nreturn x * 2", "x[3].sum() > 0", "as one tensor", "ends"
+    ),
     # setups
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),

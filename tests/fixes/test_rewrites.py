@@ -1174,8 +1174,27 @@ def test_an_assertion_is_a_function_in_the_graph(tmp_path: Path) -> None:
     assert "if condition:\nraise AssertionError(f'{int(value_1)} of {value_2}')\n" in made
     called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach(), n"
     assert made.endswith(f"_raise_if({called})")
-    (_, made, _) = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
-    assert "raise AssertionError\n" in made
+    _, plain, made, _ = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
+    assert (plain, "raise AssertionError\n" in made) == ("assert t.max().to(torch.int64) < n", True)
+
+
+def test_an_assertion_of_several_conditions_is_one_of_a_tensor(tmp_path: Path) -> None:
+    test = "t.isnan().sum() == 0 and not t.isinf().any()"
+    text = f"{HEAD}def f(t):\n    assert {test}, (\n        'not '\n        'finite'\n    )\n    return t * 2\n"
+    found = candidates(text, problem_at(text, test), tmp_path)
+    assert not any("as one tensor" in each.title for each in found)  # `not` of a number is no tensor
+    text = text.replace("not t.isinf().any()", "t.max() < 9")
+    (made,) = changed(
+        text, candidates(text, problem_at(text, test.replace("not t.isinf().any()", "t.max() < 9")), tmp_path)[:1]
+    )
+    space: dict[str, Any] = {}
+    exec(made, space)
+    torch._dynamo.reset()
+    compiled = torch.compile(space["f"], backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    for wrong in (float("nan"), 10.0):
+        with pytest.raises(RuntimeError, match="not finite"):
+            compiled(torch.tensor([1.0, wrong]))
 
 
 def test_a_number_in_a_condition_is_a_tensor(tmp_path: Path) -> None:

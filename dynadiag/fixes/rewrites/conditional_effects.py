@@ -104,6 +104,9 @@ def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cs
 
 _WHY = "the condition and the values are computed at their place, and the message is printed when they are there"
 _WHY_RAISE = "the condition is computed at its place, and the exception is raised there"
+_WHY_ASSERT = (
+    "it is the same condition, and an `assert` on a tensor is an operator of the graph (`torch._assert_async`)"
+)
 _WHY_RAISE_LATER = "the condition is computed at its place, and the exception is raised when the graph has run"
 
 
@@ -126,7 +129,11 @@ def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:
     line, function = file.parent(found), file.enclosing(found, cst.FunctionDef)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1 or not isinstance(function, cst.FunctionDef):
         return
-    made, condition = EffectFunction(file, function), f"torch.logical_not({condition_text(file, found.test)})"
+    test, both = condition_text(file, found.test), (Condition(file.name, *file.range(found.test)),)
+    if test != file.code(found.test) and isinstance(found.msg, (cst.SimpleString, cst.ConcatenatedString, type(None))):
+        edits = (file.replace(found.test, f"({test})" if "\n" in test else test),)
+        yield Candidate("assert the condition as one tensor", "source", edits, _WHY_ASSERT, both)
+    made, condition = EffectFunction(file, function), f"torch.logical_not({test})"
     if found.msg is None:
         made.sides[0].append("raise AssertionError")
     else:
@@ -135,7 +142,7 @@ def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:
     def written(call: str) -> Edit:
         return file.replace_lines(line, line, f"{file.indent(line)}{call.replace(CONDITION, condition)}{file.newline}")
 
-    yield from _calls(made, line, "raise", written, (Condition(file.name, *file.range(found.test)),))
+    yield from _calls(made, line, "raise", written, both)
 
 
 def _of_branch(file: ParsedSource, found: cst.If, span: Span) -> Iterator[Candidate]:
