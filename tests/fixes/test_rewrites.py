@@ -202,6 +202,18 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
         )
 
 
+def test_torch_is_imported_once_and_only_where_a_change_needs_it(tmp_path: Path) -> None:
+    local = "def f(x):\n    import torch\n\n    torch._check_tensor_all(x)\n    return x\n"
+    (text,) = changed(local, candidates(local, problem_at(local, "torch._check_tensor_all(x)"), tmp_path)[:1])
+    assert text == local.replace("torch._check_tensor_all(x)", "torch._assert_async(x.all())")
+    below = "def f(x, torch):\n    torch._check_tensor_all(x)\n    import torch\n    return x\n"
+    (text,) = changed(below, candidates(below, problem_at(below, "torch._check_tensor_all(x)"), tmp_path)[:1])
+    assert text.startswith("import torch\n")
+    without = SETUP.removeprefix(HEAD)
+    (text,) = changed(without, candidates(without, problem_at(without, "with LOCK"), tmp_path)[:1])
+    assert text.count("import torch") == 1
+
+
 def test_no_gradient_is_asked_for_of_a_value_that_the_function_makes(tmp_path: Path) -> None:
     source = f"{HEAD}def f(x):\n    return torch.zeros_like(x).requires_grad_() + x\n"
     (text,) = changed(
@@ -461,6 +473,10 @@ def test_a_layer_that_is_never_dropped_has_no_branch(tmp_path: Path) -> None:
     (chance,) = (each for each in found if "above 0" in each.title)
     (text,) = changed(DROPS, [chance])
     assert "skip = drop or (p > 0 and number < p)" in text
+    plain = DROPS.replace("skip = drop or", "skip =")
+    assert "skip = p > 0 and number < p" in "".join(
+        changed(plain, candidates(plain, problem_at(plain, "not skip"), tmp_path))
+    )
     spaces: list[dict[str, Any]] = [{}, {}]
     exec(text, spaces[0])
     exec(DROPS, spaces[1])
@@ -1174,7 +1190,7 @@ def test_an_assertion_is_a_function_in_the_graph(tmp_path: Path) -> None:
     assert "if condition:\nraise AssertionError(f'{int(value_1)} of {value_2}')\n" in made
     called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach(), n"
     assert made.endswith(f"_raise_if({called})")
-    _, plain, made, _ = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
+    plain, _, made, _ = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
     assert (plain, "raise AssertionError\n" in made) == ("assert t.max().to(torch.int64) < n", True)
 
 

@@ -125,15 +125,23 @@ def candidates(site: Site[cst.If | cst.IfExp | cst.Assert]) -> Iterator[Candidat
             yield from _of_branch(file, found, site.problem.span)
 
 
+def assertions(site: Site[cst.Assert]) -> Iterator[Candidate]:
+    """An `assert` of a condition that is one tensor: torch takes it into the graph, if its message is a constant."""
+    file, found = site.file, site.node
+    with suppress(Unsuitable):
+        test = condition_text(file, found.test)
+        if test != file.code(found.test) and isinstance(
+            found.msg, (cst.SimpleString, cst.ConcatenatedString, type(None))
+        ):
+            edits = (file.replace(found.test, f"({test})" if "\n" in test else test),)
+            yield Candidate("assert the condition as one tensor", "source", edits, _WHY_ASSERT)
+
+
 def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:
     line, function = file.parent(found), file.enclosing(found, cst.FunctionDef)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1 or not isinstance(function, cst.FunctionDef):
         return
-    test, both = condition_text(file, found.test), (Condition(file.name, *file.range(found.test)),)
-    if test != file.code(found.test) and isinstance(found.msg, (cst.SimpleString, cst.ConcatenatedString, type(None))):
-        edits = (file.replace(found.test, f"({test})" if "\n" in test else test),)
-        yield Candidate("assert the condition as one tensor", "source", edits, _WHY_ASSERT, both)
-    made, condition = EffectFunction(file, function), f"torch.logical_not({test})"
+    made, condition = EffectFunction(file, function), f"torch.logical_not({condition_text(file, found.test)})"
     if found.msg is None:
         made.sides[0].append("raise AssertionError")
     else:
@@ -142,7 +150,7 @@ def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:
     def written(call: str) -> Edit:
         return file.replace_lines(line, line, f"{file.indent(line)}{call.replace(CONDITION, condition)}{file.newline}")
 
-    yield from _calls(made, line, "raise", written, both)
+    yield from _calls(made, line, "raise", written, (Condition(file.name, *file.range(found.test)),))
 
 
 def _of_branch(file: ParsedSource, found: cst.If, span: Span) -> Iterator[Candidate]:
