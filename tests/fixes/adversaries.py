@@ -902,6 +902,12 @@ ADVERSARIES = {
         "mutations",
         "SEEN = []\n",
     ),
+    "an elif is asked where the first side is taken": _where(
+        "y, z = x, x\nif x.abs().sum() >= 0:\n    y = x * 2\n    z = x\nelif EMPTY[0]:\n    y = x * 3\nreturn y + z",
+        "ends",
+        "x.abs().sum() >= 0",
+        "EMPTY = []\n\n",
+    ),
     # assertions
     "the second condition needs the first": _asserted("x[3].sum() > 0", "ends"),
     "the second condition has no value without the first": _asserted("1 / (x.shape[0] - 3) > x.sum()", "ends"),

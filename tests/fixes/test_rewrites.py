@@ -1213,6 +1213,60 @@ def test_an_assertion_of_several_conditions_is_one_of_a_tensor(tmp_path: Path) -
             compiled(torch.tensor([1.0, wrong]))
 
 
+RANGE = f"""{HEAD}class Range(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.momentum, self.low, self.high = 0.5, nn.Buffer(torch.zeros(1)), nn.Buffer(torch.zeros(1))
+
+    def forward(self, x):
+        if self.low.min() == 0 and self.high.max() == 0:
+            self.low = self.low + x.min()
+            self.high = self.high + x.max()
+        # a moving average
+        elif self.momentum == -1:
+            self.low = torch.min(self.low, x.min())
+        else:
+            self.low = self.low * self.momentum + x.min()
+            self.high = self.high * self.momentum + x.max()
+        return x * self.low + self.high
+"""
+
+
+@pytest.mark.parametrize("momentum", [0.5, -1])
+def test_what_an_elif_of_numbers_does_is_done_and_chosen(momentum: float, tmp_path: Path) -> None:
+    found = candidates(RANGE, problem_at(RANGE, "self.low.min() == 0 and self.high.max() == 0"), tmp_path)
+    (text,) = changed(RANGE, [each for each in found if "torch.where" in each.title])
+    assert "        # a moving average\n        if self.momentum == -1:\n" in text
+    made: list[Any] = []
+    for each in (text, RANGE):
+        space: dict[str, Any] = {}
+        exec(each, space)
+        made.append(space["Range"]())
+        made[-1].momentum = momentum
+    torch._dynamo.reset()
+    compiled = torch.compile(made[0], backend="eager", fullgraph=True)
+    for factor in (1.0, 2.0, -3.0):
+        x = torch.arange(1.0, 4.0) * factor
+        torch.testing.assert_close(compiled(x), made[1](x))
+        torch.testing.assert_close(made[0].low, made[1].low)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "self.low += x.min()",
+        "self.mean = x.mean()",
+        "self.low = x.min() / x.max()",
+        "return x",
+        "print(x)",
+    ],
+)
+def test_what_an_elif_may_not_do(other: str, tmp_path: Path) -> None:
+    text = RANGE.replace("self.low = torch.min(self.low, x.min())", other)
+    found = candidates(text, problem_at(text, "self.low.min() == 0 and self.high.max() == 0"), tmp_path)
+    assert not any("torch.where" in each.title for each in found)
+
+
 def test_a_number_in_a_condition_is_a_tensor(tmp_path: Path) -> None:
     test = "float(x.norm().item()) > int(n) + x.max().item()"
     text = f"{HEAD}def f(x, n):\n    if {test}:\n        x = x * 2\n    return x\n"
