@@ -28,6 +28,7 @@ import os
 import random
 import runpy
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -39,6 +40,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import Any, NoReturn
+
+from dynadiag.capture.startup import sitecustomize
 
 __all__ = ["DYNADIAG", "keep_environment", "warm"]
 
@@ -87,14 +90,16 @@ class _Forked(_Real):  # type: ignore[type-arg]
 
 def _can_be_a_fork(asked: Mapping[str, Any]) -> bool:
     args = asked["args"]
-    usual = {"shell": False, "preexec_fn": None, "gid": None, "uid": None, "umask": -1, "process_group": -1}
+    usual = {"shell": False, "gid": None, "uid": None, "umask": -1, "process_group": -1}
     return (
         isinstance(args, list | tuple)
         and str(args[0]) in (sys.executable, str(DYNADIAG))
         and _script(_words(args)) is not None
         and all(asked[name] == value for name, value in usual.items() if name in asked)
+        and (asked["preexec_fn"] is None or _State.base is not None)
         and _same_for_torch(os.environ if asked["env"] is None else asked["env"])
         and not _State.imported
+        and sitecustomize.MODULE not in sys.modules  # the children of a recorded program get its variables as they do
         and (_State.base is None or threading.active_count() == 1)
     )
 
@@ -123,7 +128,16 @@ def _same_for_torch(environment: Mapping[str, str]) -> bool:
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_EARLY) and name not in _HEEDED}
+    early = {name: value for name, value in environment.items() if name.startswith(_EARLY) and name not in _HEEDED}
+    if _is_recorded(environment):  # it takes its path back before it imports anything
+        own = early.pop(sitecustomize.PATH).partition(os.pathsep)[2]
+        early |= {sitecustomize.PATH: own} if own else {}
+    return early
+
+
+def _is_recorded(environment: Mapping[str, str]) -> bool:
+    """Whether Python runs the module first that a recorded program begins with."""
+    return environment.get(sitecustomize.PATH, "").split(os.pathsep)[0] == sitecustomize.FOLDER
 
 
 class _State:
@@ -147,7 +161,9 @@ def _start_fork(asked: Mapping[str, Any]) -> int | None:
         "parent": os.getpid(),
     }
     descriptors = [*standard, *sorted(asked["pass_fds"])]
-    return _server().start(request, descriptors) if _State.base is None else _fork_here(request, descriptors)
+    if _State.base is None:
+        return _server().start(request, descriptors)
+    return _fork_here(request, descriptors, asked["preexec_fn"])
 
 
 # --- in the process that pytest runs in ---
@@ -243,11 +259,13 @@ def _fork_and_leave(channel: socket.socket, descriptors: list[int]) -> NoReturn:
 # --- in the forks ---
 
 
-def _fork_here(request: dict[str, Any], descriptors: list[int]) -> int:
+def _fork_here(request: dict[str, Any], descriptors: list[int], before: Callable[[], object] | None) -> int:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
+        if before is not None:
+            before()
         _become(request, descriptors, writing)
     os.close(writing)
     os.read(reading, 16)
@@ -275,6 +293,9 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     _redirect_streams()
     _hide_torch()
     subprocess.Popen = _Forked  # type: ignore[misc]
+    if _is_recorded(os.environ):
+        sys.path.insert(0, sitecustomize.FOLDER)
+        site.execsitecustomize()
     _end(_status(functools.partial(_run, request["words"])))
 
 

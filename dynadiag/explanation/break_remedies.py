@@ -413,6 +413,13 @@ _RULES = (
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
     ),
     Remedy(
+        "item.order",
+        "Order the tensor itself (`torch.sort`, `torch.topk`, `torch.argsort`): Python compares the numbers here, and "
+        "tracing has none. What needs the numbers goes after the compiled call.",
+        when(theirs, lambda case: case.is_item and "order" in case.uses),
+        trials=(Trial("sorts_by_items", case=_ITEM), Trial("sorts_a_list", case="GB0109")),
+    ),
+    Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
         when(
@@ -422,7 +429,7 @@ _RULES = (
                 and not (case.picked_from or case.in_hook)
                 and case.decision is None
                 and case.facts.within is None
-                and "log" not in case.uses
+                and case.uses.isdisjoint({"log", "order"})
             ),
         ),
         trials=(

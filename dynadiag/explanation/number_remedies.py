@@ -34,7 +34,8 @@ def _option(found: NumberCondition) -> str:
 
 def _chooses(found: NumberCondition) -> bool:
     """Whether a branch on the number itself chooses what runs: no side only raises."""
-    return bool(found.comparison and found.origin) and found.is_direct and not (found.required or found.is_loop)
+    other = found.required or found.is_loop or found.only_shows
+    return bool(found.comparison and found.origin) and found.is_direct and not other
 
 
 NUMBERS = (
@@ -50,6 +51,16 @@ NUMBERS = (
         "Leave the branch out: where `{condition}`, what the pass works on has no elements.",
         _number(lambda found: found.is_skip, condition=lambda found: found.condition),
         trials=(Trial("skips_empty_parts"),),
+    ),
+    Remedy(
+        "number.afterwards",
+        "Return the tensor, without `.item()`, and do what stands under `{condition}` after the compiled call: it only "
+        "shows or keeps something.",
+        _number(
+            lambda found: found.only_shows and found.is_direct and found.is_taken and not found.is_exported,
+            condition=lambda found: found.condition,
+        ),
+        trials=(Trial("shows_what_it_compared"),),
     ),
     Remedy(
         "number.mark_dynamic",
@@ -69,7 +80,12 @@ NUMBERS = (
         "number.where",
         "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
         _number(lambda found: _chooses(found) and found.is_taken, condition=_tensors),
-        trials=(Trial("branches_on_an_item"), Trial("branches_on_a_captured_item"), Trial("must_branch_on_an_item")),
+        trials=(
+            Trial("branches_on_an_item"),
+            Trial("branches_on_a_captured_item"),
+            Trial("must_branch_on_an_item"),
+            Trial("compares_what_it_kept"),
+        ),
     ),
     Remedy(
         "number.cond",
@@ -100,7 +116,7 @@ NUMBERS = (
             lambda found: (
                 bool(found.negated)
                 and found.origin_line != found.line
-                and not (found.is_loop or found.required or found.is_skip)
+                and not (found.is_loop or found.required or found.is_skip or found.only_shows)
             ),
             condition=lambda found: found.comparison,
             opposite=lambda found: found.negated,

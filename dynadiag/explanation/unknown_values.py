@@ -39,6 +39,10 @@ _SIZED = frozenset(
 _RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
 _KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_ORDERS = frozenset(  # what compares numbers in Python
+    {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
+    | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
+)
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
 _Tested = ast.If | ast.While | ast.IfExp
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
@@ -55,7 +59,8 @@ class NumberCondition:
     ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
-    ``is_skip``: a pass of a loop is left out where the number is 0.
+    ``is_skip``: a pass of a loop is left out where the number is 0. ``only_shows``: no side does more than to show or
+    keep something.
     ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
     ``is_exported``: the graph is that of an exported program.
     """
@@ -71,6 +76,7 @@ class NumberCondition:
     is_loop: bool = False
     is_expression: bool = False
     is_skip: bool = False
+    only_shows: bool = False
     is_taken: bool = False
     is_captured: bool = False
     is_whole: bool = False
@@ -229,8 +235,8 @@ def _branches_at(source: str | None, span: Span) -> list[ast.If]:
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
-    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
-    What is stored is followed to where the function reads it afterwards.
+    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "order" (of numbers in Python),
+    "log", "store", "return", "other". What is stored is followed to where the function reads it afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
@@ -290,6 +296,8 @@ def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, s
 def _use_in_call(name: str) -> str:
     if name in _SIZED:
         return "size"
+    if name in _ORDERS:
+        return "order"
     return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
 
 
@@ -335,8 +343,9 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
     taken = _taken_at(function, origin)
     value = _value_at(source, function, origin)
     comparison, negated = _comparison(source, node.test)
-    held = {name for target, item in _bindings(function, origin) if item in taken for name in _names(target)}
-    direct = bool(taken) and (bool(held & _names(node.test)) or origin == node.test.lineno)
+    held = {path for target, item in _bindings(function, origin) if item in taken for path in _paths(target)}
+    compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
+    direct = bool(taken) and (compared or origin == node.test.lineno)
     required = ""
     if isinstance(node, ast.If):
         required = negated if _raises(node.body) else comparison if _raises(node.orelse) else ""
@@ -352,6 +361,7 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         is_loop=decides_a_loop(node),
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
+        only_shows=isinstance(node, ast.If) and all(map(_shows, [*node.body, *node.orelse])),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
     )
 
@@ -363,6 +373,14 @@ def _skips(node: _Tested) -> bool:
             return True
         case ast.If(test=ast.UnaryOp(op=ast.Not()), body=[ast.Continue()]):
             return True
+    return False
+
+
+def _shows(statement: ast.stmt) -> bool:
+    """Whether a statement is a call that shows or keeps something."""
+    match statement:
+        case ast.Expr(value=ast.Call() as call):
+            return called_name(call) in _SHOWN | _KEPT
     return False
 
 
@@ -391,9 +409,9 @@ def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | 
     waiting, met = [(test, test.lineno)], set[str]()
     while waiting:
         value, before = waiting.pop()
-        for name in _names(value) - met:
-            met.add(name)
-            for line, assigned in _assigned(function, name, before):
+        for path in _paths(value) - met:
+            met.add(path)
+            for line, assigned in _assigned(function, path, before):
                 if line in lines:
                     return line
                 waiting.append((assigned, line))
@@ -404,22 +422,47 @@ def _names(value: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
-def _assigned(function: ast.AST, name: str, before: int) -> Iterator[tuple[int, ast.expr]]:
-    """The values that a name has had before a line, or what a loop over it goes through."""
+def _paths(value: ast.AST) -> set[str]:
+    """The names and attributes of names in an expression (``self.loss``), without the methods that are called."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=owner)):
+            return _paths(owner).union(*(_paths(each) for each in [*value.args, *value.keywords]))
+        case ast.Name():
+            return {value.id}
+        case ast.Attribute() if not any(isinstance(each, (ast.Call, ast.Subscript)) for each in ast.walk(value)):
+            return {ast.unparse(value)}
+    return set[str]().union(*(_paths(each) for each in ast.iter_child_nodes(value)))
+
+
+def _assigned(function: ast.AST, path: str, before: int) -> Iterator[tuple[int, ast.expr]]:
+    """The values that a name or attribute has had before a line, what it keeps, or what a loop over it goes through."""
     loops = ((node.target, node.iter) for node in ast.walk(function) if isinstance(node, ast.For))
     for target, value in (*_bindings(function), *loops):
-        if target.lineno <= before and name in _names(target):
+        if target.lineno <= before and any(_is_of(path, each) for each in _paths(target)):
             yield target.lineno, value
 
 
+def _is_of(path: str, owner: str) -> bool:
+    """Whether ``path`` is ``owner`` or an attribute of it."""
+    return path == owner or path.startswith(f"{owner}.")
+
+
 def _bindings(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target of an assignment with its value; at one line, or in the whole function."""
+    """Each target of an assignment with its value, and each list with what it is given to keep; at one line, or all."""
     for node in ast.walk(function):
-        if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-            continue
-        if node.value is not None and line in (None, node.lineno):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((target, node.value) for target in targets)
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.AugAssign(target=target, value=value):
+                targets = [target]
+            case ast.NamedExpr(target=target, value=value):
+                targets = [target]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in _KEPT:
+                targets = [kept]
+            case _:
+                continue
+        if line in (None, node.lineno):
+            yield from ((target, value) for target in targets)
 
 
 def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:

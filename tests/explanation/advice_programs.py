@@ -198,6 +198,20 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+def sorts_by_items(v: torch.Tensor) -> torch.Tensor:
+    return v * sorted(each.item() for each in v)[0]
+
+
+def sorts_a_list(v: torch.Tensor) -> torch.Tensor:
+    numbers = v.tolist()
+    numbers.sort()
+    return v * numbers[0]
+
+
+def sorts_by_torch(v: torch.Tensor) -> torch.Tensor:
+    return v * torch.sort(v).values[0]
+
+
 def sizes_by_an_item(v: torch.Tensor) -> torch.Tensor:
     number = int(v.max()) + 1
     return torch.zeros(number) + 1
@@ -273,6 +287,36 @@ def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
     if total > 3:
         return doubled + 1
     return doubled - 1
+
+
+def compares_what_it_kept(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        return v + 1
+    return v - 1
+
+
+def compares_kept_tensors(v: torch.Tensor) -> torch.Tensor:
+    kept = [part.sum() for part in (v, v * 2)]
+    return torch.where(kept[-1] > kept[0], v + 1, v - 1)
+
+
+def shows_what_it_compared(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return v * 2
+
+
+def shows_afterwards(compile_: Compile) -> Any:
+    kept, result = compile_(lambda v: ([part.sum() for part in (v, v * 2)], v * 2))(x)
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return [result]
 
 
 def chooses_by_a_tensor(v: torch.Tensor) -> torch.Tensor:
@@ -1360,6 +1404,30 @@ def with_factors(*factors: Any, **options: Any) -> Program:
         fn = compile_(module, **options)
         for module.factor in factors:
             results.append(fn(x))
+        return results
+
+    return run
+
+
+class Doubles(nn.Module):
+    """Doubles at each third step, by a number of its own or by what the caller says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, v: torch.Tensor, now: bool | None = None) -> torch.Tensor:
+        if now is None:
+            return v * 2 if self.step % 3 == 0 else v + 1
+        return v * 2 if now else v + 1
+
+
+def with_steps(*, outside: bool, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Doubles(), []
+        fn = compile_(module, **options)
+        for module.step in (1, 2, 4):
+            results.append(fn(x, module.step % 3 == 0) if outside else fn(x))
         return results
 
     return run
@@ -2518,6 +2586,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
     ),
     "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "sorts_by_items": (calls(sorts_by_items, (x,)), calls(sorts_by_torch, (x,))),
+    "sorts_a_list": (calls(sorts_a_list, (x,)), calls(sorts_by_torch, (x,))),
     "takes_an_item": (
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
@@ -2541,6 +2611,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         returns_what_it_was_given(decides=False),
     ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
+    "compares_what_it_kept": (calls(compares_what_it_kept, (x,)), calls(compares_kept_tensors, (x,))),
+    "shows_what_it_compared": (calls(shows_what_it_compared, (x,)), shows_afterwards),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
         configured(calls(chooses_by_a_tensor, (x,)), captures),
@@ -2827,6 +2899,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "an_integer_that_decides": (with_steps(outside=False), with_steps(outside=True)),
+    "an_integer_that_decides_unspecialized": (
+        with_steps(outside=False),
+        configured(
+            with_steps(outside=False, dynamic=True),
+            lambda: setattr(config, "allow_unspec_int_on_nn_module", True),
+        ),
+    ),
     "an_integer_attribute": (with_factors(2, 3), with_a_buffer(2, 3)),
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),
