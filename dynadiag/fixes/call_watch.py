@@ -241,16 +241,16 @@ class CandidateWatch(CallWatch):
         index, self._count = self._count, self._count + 1
         if self._asked.inputs == "not finite":  # of what is compiled a part is left out, and torch may fail
             compiled = original
-        if expected := self._expected.of_call(index):
-            call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
-            # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
-            call.start_from(expected[0].start_state, expected[0].start_arguments)
-            with torch_private.recompile_limit(RECOMPILE_LIMIT):
+        with torch_private.recompile_limit(RECOMPILE_LIMIT):  # other inputs must not take what the program's own may
+            if expected := self._expected.of_call(index):
+                call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
+                # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
+                call.start_from(expected[0].start_state, expected[0].start_arguments)
                 for record in filter(lambda each: self._asked.compares(each.inputs), expected):
                     made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
                     self._compare(record, made)
-            own.restore()
-        return compiled(*args, **kwargs)
+                own.restore()
+            return compiled(*args, **kwargs)
 
     def _compare(self, expected: CallRecord, actual: CallRecord) -> None:
         self._compared += 1

@@ -259,6 +259,12 @@ def _flagged(rest: str, found_by: str, flag: str = "y.requires_grad = True") -> 
     return _change(body, flag, "leave out", found_by, head="SEEN = []\n\n")
 
 
+def _asserted(second: str, found_by: str) -> Adversary:
+    """An `assert` of which the second condition is not computed where the first holds."""
+    head = "SEEN = []\n\n\ndef count(x):\n    SEEN.append(1)\n    return x.abs().sum() + 1\n\n"
+    return _change(f"assert x.shape[0] < 4 or {second}\nreturn x * 2", second, "as one tensor", found_by, head=head)
+
+
 def _chance(rest: str, found_by: str, head: str) -> Adversary:
     """A random number that is compared with what need not be a probability."""
     return _change(f"p = torch.rand([])\n{rest}", "p < ", "where it is above 0", found_by, head=f"SEEN = []\n{head}\n")
@@ -896,6 +902,16 @@ ADVERSARIES = {
         "mutations",
         "SEEN = []\n",
     ),
+    "an elif is asked where the first side is taken": _where(
+        "y, z = x, x\nif x.abs().sum() >= 0:\n    y = x * 2\n    z = x\nelif EMPTY[0]:\n    y = x * 3\nreturn y + z",
+        "ends",
+        "x.abs().sum() >= 0",
+        "EMPTY = []\n\n",
+    ),
+    # assertions
+    "the second condition needs the first": _asserted("x[3].sum() > 0", "ends"),
+    "the second condition has no value without the first": _asserted("1 / (x.shape[0] - 3) > x.sum()", "ends"),
+    "the second condition counts": _asserted("count(x) > 0", "mutations"),
     # setups
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),

@@ -42,7 +42,9 @@ class Definition:
         text, end = helpers.text, file.newline
         for old, new in zip(helpers.names, names, strict=True):
             text = text.replace(old, new)
-        imports = [f"import {each}" for each in helpers.imports if "." in each or not file.imports(each)]
+        # Each changed file gets `import torch` where it has none.
+        wanted = [each for each in helpers.imports if each != "torch"]
+        imports = [f"import {each}" for each in wanted if "." in each or not file.imports(each)]
         text = ("\n".join([*imports, ""]) + text.replace("    ", file.indent_unit)).replace("\n", end)
         free = file.free_name(name, of=file.statement(beside))
         above = file.insert_line(file.after_imports(), text)
