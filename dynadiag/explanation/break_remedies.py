@@ -56,6 +56,7 @@ _KNOWN = frozenset(
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
+_COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT = "GB9186"
 _CLOCK = "GB9193"  # 2.15
@@ -270,6 +271,23 @@ _RULES = (
         trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
     ),
     Remedy(
+        "chance.number",
+        "Draw before the compiled call and pass the number in, as an argument. torch makes a tensor of what NumPy "
+        "draws, so that the line breaks with `capture_scalar_outputs`, too.",
+        when(theirs, lambda case: case.is_item and case.is_drawn_by_numpy and not case.is_condition),
+        trials=(Trial("draws_with_numpy"),),
+    ),
+    Remedy(
+        "copy.clone",
+        "Where `{copied}` is a tensor, write `{copied}.detach().clone()`. (Such a copy takes no gradient.)",
+        when(
+            _is(_COPY),
+            lambda case: case.owner.is_user and case.copied is not None,
+            copied=lambda case: case.copied or "",
+        ),
+        trials=(Trial("copies_a_tensor", ("2.13", "2.14", "2.15"), _COPY),),
+    ),
+    Remedy(
         "library.known",
         "A change of `{function}` ends this break, proved on {package} {version} ({classes}): `dynadiag fix --overlay "
         "overlay.py PROGRAM` tries it on your program and writes it. The installation stays as it is.",
@@ -419,7 +437,7 @@ _RULES = (
             _is(_ITEM, _DATA),
             lambda case: (
                 case.is_item
-                and not (case.picked_from or case.in_hook)
+                and not (case.picked_from or case.in_hook or case.is_drawn_by_numpy)
                 and case.decision is None
                 and case.facts.within is None
                 and "log" not in case.uses

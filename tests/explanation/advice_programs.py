@@ -838,6 +838,31 @@ def draws_before(compile_: Compile) -> Any:
     return [compile_(lambda v, drawn: v * drawn)(x, np.random.default_rng(0).normal())]
 
 
+def draws_with_numpy(compile_: Compile) -> Any:
+    """`rot90` needs a number of Python's."""
+
+    def turned(v: torch.Tensor) -> torch.Tensor:
+        turns = np.random.randint(1, 2)
+        return torch.rot90(v, int(turns)) + 1
+
+    return [compile_(turned)(torch.ones(2, 3))]
+
+
+def draws_before_with_numpy(compile_: Compile) -> Any:
+    turns = np.random.randint(1, 2)
+    return [compile_(lambda v, turns: torch.rot90(v, turns) + 1)(torch.ones(2, 3), int(turns))]
+
+
+def copies_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = copy.deepcopy(v)
+    return v.sin() + before
+
+
+def clones_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = v.detach().clone()
+    return v.sin() + before
+
+
 def drops_a_layer(compile_: Compile) -> Any:
     """A layer is left out by chance, of which Dynamo traces nothing."""
 
@@ -2662,6 +2687,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
     "makes_an_array": (calls(makes_an_array, (x,)), calls(stacks, (x,))),
     "draws_from_a_generator": (draws_from_a_generator, draws_before),
+    "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
+    "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
