@@ -17,6 +17,7 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
+from dynadiag.explanation.unknown_values import required_at
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 
@@ -199,8 +200,13 @@ _RULES = (
     ),
     Remedy(
         "branch.assert",
-        "Check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
-        when(theirs, lambda case: case.only_raises and case.block is None),
+        "Check it in the graph: `torch._assert_async({required}, message)`, which raises a RuntimeError where that "
+        "does not hold.",
+        when(
+            theirs,
+            lambda case: case.only_raises and case.block is None,
+            required=lambda case: required_at(case.source, case.item.span) or "what_must_hold",
+        ),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
     ),
     Remedy(

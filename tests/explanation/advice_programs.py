@@ -289,6 +289,22 @@ def compares_kept_tensors(v: torch.Tensor) -> torch.Tensor:
     return torch.where(kept[-1] > kept[0], v + 1, v - 1)
 
 
+def branches_on_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    longest = counts.max().item()
+    kept = v[:longest]
+    if longest > 2:
+        kept = kept * 2
+    return kept.sum(0)
+
+
+def compares_beside_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    most = counts.max()
+    longest = most.item()
+    kept = v[:longest]
+    kept = torch.where(most > 2, kept * 2, kept)
+    return kept.sum(0)
+
+
 def shows_what_it_compared(v: torch.Tensor) -> torch.Tensor:
     kept = []
     for part in (v, v * 2):
@@ -2597,6 +2613,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
     "compares_what_it_kept": (calls(compares_what_it_kept, (x,)), calls(compares_kept_tensors, (x,))),
+    "branches_on_a_size": (
+        calls(branches_on_a_size, (x, torch.tensor([1, 3]))),
+        configured(calls(compares_beside_a_size, (x, torch.tensor([1, 3]))), captures),
+    ),
     "shows_what_it_compared": (calls(shows_what_it_compared, (x,)), shows_afterwards),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
