@@ -38,7 +38,7 @@ class CallKernels:
 
 
 def kernels_of_a_call(recording: Recording, warm: WarmCalls | None, step: str | None) -> CallKernels | None:
-    """Count what one call runs. None where that is not known, or no code was generated.
+    """Count what one call runs. None where that is not known.
 
     ``step`` is that of the variant ("call", "inference" or "train"). Without a profile it is known where there is one
     piece of compiled code: then of a call of that.
@@ -49,7 +49,8 @@ def kernels_of_a_call(recording: Recording, warm: WarmCalls | None, step: str | 
         runs, uncompiled = dict.fromkeys(modules, 1.0) if is_one else {}, 0.0
     else:
         runs, uncompiled = _runs(warm), warm.outside_operators + sum(use.operators for use in warm.uses)
-    if not runs or not runs.keys() <= modules.keys() or (step == "train" and uncompiled):  # their backward is unseen
+    is_unseen = step == "train" and bool(uncompiled)  # their backward is not profiled
+    if is_unseen or not runs.keys() <= modules.keys() or not (runs or uncompiled):
         return None
     whole = sum(number for one, number in runs.items() if any(_is_backward(each) for each in modules[one]))
     seen = {"train": whole, "inference": 0.0}.get(step or "", whole if warm is None else warm.backwards)

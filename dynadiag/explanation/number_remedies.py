@@ -86,7 +86,7 @@ NUMBERS = (
     Remedy(
         "number.where",
         "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
-        _number(lambda found: _chooses(found) and found.is_taken, condition=_tensors),
+        _number(lambda found: _chooses(found) and found.is_taken and not found.is_size, condition=_tensors),
         trials=(
             Trial("branches_on_an_item"),
             Trial("branches_on_a_captured_item"),
@@ -95,10 +95,22 @@ NUMBERS = (
         ),
     ),
     Remedy(
+        "number.where_beside",
+        "The number is a size, too: {option}keep `{tensor}` beside it, compare that tensor in the place of the number, "
+        "and compute both sides: `torch.where({condition}, a, b)`.",
+        _number(
+            lambda found: _chooses(found) and found.is_taken and found.is_size,
+            tensor=lambda found: found.origin.replace(".item()", ""),
+            condition=_tensors,
+            option=_option,
+        ),
+        trials=(Trial("branches_on_a_size"), Trial("exports_a_branch_on_a_size")),
+    ),
+    Remedy(
         "number.cond",
         "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
         _number(
-            lambda found: _chooses(found) and found.is_taken and not found.is_expression,
+            lambda found: _chooses(found) and found.is_taken and not (found.is_expression or found.is_size),
             condition=_tensors,
         ),
         trials=(Trial("takes_one_side_by_an_item"),),

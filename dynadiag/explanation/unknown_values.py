@@ -21,6 +21,7 @@ __all__ = [
     "branch_decision",
     "called_name",
     "condition_at",
+    "ends_loop",
     "may_resize",
     "number_names",
     "required_at",
@@ -78,6 +79,7 @@ class NumberCondition:
     is_expression: bool = False
     is_skip: bool = False
     only_shows: bool = False
+    is_size: bool = False
     is_taken: bool = False
     is_captured: bool = False
     is_whole: bool = False
@@ -207,6 +209,17 @@ def required_at(source: str | None, span: Span) -> str | None:
         text, negated = _comparison(source or "", node.test)
         sides = {negated: node.body, text: node.orelse}
         return next((held for held, side in sides.items() if held and len(side) == 1 and _raises(side)), None)
+    return None
+
+
+def ends_loop(source: str | None, span: Span) -> str | None:
+    """Return the kind of loop ("for", "while") that the condition at a line ends, None where it ends none."""
+    function = enclosing_function(source, span.line)
+    loops = _loops(function) if function is not None else []
+    for node in _tests(function) if function is not None else ():
+        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0) and decides_a_loop(node, loops):
+            inner = [node] if isinstance(node, ast.While) else [each for each in loops if node in ast.walk(each)]
+            return "for" if inner and isinstance(inner[-1], ast.For) else "while"
     return None
 
 
@@ -371,6 +384,11 @@ def undecided(found: NumberCondition) -> str:
     return f"this line needs {held}, and tracing has no values"
 
 
+def _loops(function: ast.AST) -> list[ast.For | ast.While]:
+    """The loops of a function, an outer one before those in it."""
+    return [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While))]
+
+
 def _tests(function: ast.AST) -> Iterator[_Tested]:
     found = [node for node in ast.walk(function) if isinstance(node, (ast.If, ast.While, ast.IfExp))]
     yield from sorted(found, key=lambda node: (node.test.lineno, node.test.col_offset))
@@ -396,9 +414,10 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         negated,
         required,
         direct,
-        is_loop=decides_a_loop(node),
+        is_loop=decides_a_loop(node, _loops(function)),
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
+        is_size="size" in uses_of_number(source, Span(None, origin)),
         only_shows=isinstance(node, ast.If) and all(map(_shows, [*node.body, *node.orelse])),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
     )
@@ -429,6 +448,8 @@ def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
     text = _text(source, test)
     if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
         return f"{text} != 0", f"{text} == 0"
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _comparison(source, test.operand)[::-1]
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return "", ""
     sign = _NEGATED.get(type(test.ops[0]))

@@ -170,6 +170,7 @@ def test_a_module_of_torchs_that_cannot_be_exported_is_told_at_the_call(tmp_path
     with dynadiag.open(file) as recording:
         (finding,) = explain(recording).findings
     assert (finding.span.file, finding.span.line) == (__file__, call.__code__.co_firstlineno)
+    assert "[3, 5] X [4, 4]" in (finding.cause or "")
 
 
 def ending(call: Any) -> dict[str, Any]:

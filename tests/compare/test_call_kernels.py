@@ -41,6 +41,14 @@ def in_python(x: torch.Tensor) -> torch.Tensor:
     return torch.compiler.disable(lambda z: z.view(-1).mul(2).relu())(y).cos()
 
 
+def left_to_python(x: torch.Tensor) -> torch.Tensor:
+    """A break in a loop leaves all of it to Python."""
+    for _ in range(2):
+        x = x.sin() + 1
+        print(end="")  # noqa: T201
+    return x
+
+
 def trained(x: torch.Tensor) -> Any:
     return torch.autograd.grad(torch.compile(block)(x)[0].sum(), x)
 
@@ -65,7 +73,9 @@ def counted(tmp_path: Path, function: Any, x: torch.Tensor, **options: Any) -> t
         return kernels_of_a_call(recording, warm, options.get("step", "call")), len(entered)
 
 
-@pytest.mark.parametrize(("function", "least", "uncompiled"), [(whole, 1, 0), (between, 4, 0), (in_python, 2, 2)])
+@pytest.mark.parametrize(
+    ("function", "least", "uncompiled"), [(whole, 1, 0), (between, 4, 0), (in_python, 2, 2), (left_to_python, 0, 4)]
+)
 def test_the_kernels_of_a_call_are_those_that_it_enters(
     tmp_path: Path, function: Any, least: int, uncompiled: int
 ) -> None:

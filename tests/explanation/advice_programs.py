@@ -352,6 +352,22 @@ def compares_kept_tensors(v: torch.Tensor) -> torch.Tensor:
     return torch.where(kept[-1] > kept[0], v + 1, v - 1)
 
 
+def branches_on_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    longest = counts.max().item()
+    kept = v[:longest]
+    if longest > 2:
+        kept = kept * 2
+    return kept.sum(0)
+
+
+def compares_beside_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    most = counts.max()
+    longest = most.item()
+    kept = v[:longest]
+    kept = torch.where(most > 2, kept * 2, kept)
+    return kept.sum(0)
+
+
 def shows_what_it_compared(v: torch.Tensor) -> torch.Tensor:
     kept = []
     for part in (v, v * 2):
@@ -921,6 +937,31 @@ def draws_from_a_generator(compile_: Compile) -> Any:
 
 def draws_before(compile_: Compile) -> Any:
     return [compile_(lambda v, drawn: v * drawn)(x, np.random.default_rng(0).normal())]
+
+
+def draws_with_numpy(compile_: Compile) -> Any:
+    """`rot90` needs a number of Python's."""
+
+    def turned(v: torch.Tensor) -> torch.Tensor:
+        turns = np.random.randint(1, 2)
+        return torch.rot90(v, int(turns)) + 1
+
+    return [compile_(turned)(torch.ones(2, 3))]
+
+
+def draws_before_with_numpy(compile_: Compile) -> Any:
+    turns = np.random.randint(1, 2)
+    return [compile_(lambda v, turns: torch.rot90(v, turns) + 1)(torch.ones(2, 3), int(turns))]
+
+
+def copies_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = copy.deepcopy(v)
+    return v.sin() + before
+
+
+def clones_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = v.detach().clone()
+    return v.sin() + before
 
 
 def drops_a_layer(compile_: Compile) -> Any:
@@ -2688,6 +2729,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
     "compares_what_it_kept": (calls(compares_what_it_kept, (x,)), calls(compares_kept_tensors, (x,))),
+    "branches_on_a_size": (
+        calls(branches_on_a_size, (x, torch.tensor([1, 3]))),
+        configured(calls(compares_beside_a_size, (x, torch.tensor([1, 3]))), captures),
+    ),
     "shows_what_it_compared": (calls(shows_what_it_compared, (x,)), shows_afterwards),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
@@ -2779,6 +2824,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
     "makes_an_array": (calls(makes_an_array, (x,)), calls(stacks, (x,))),
     "draws_from_a_generator": (draws_from_a_generator, draws_before),
+    "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
+    "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
