@@ -157,7 +157,7 @@ def _budget_problem(
 def _failed(run: Measurement) -> Problem:
     code = run.exit_code or 0
     if not code:
-        text = "the recording reached its size limit (--limit): what came later is not known"
+        text = "the recording reached its size limit (--limit GB): what came later is not known"
         return _budget_problem(run, CheckRule.FAILED, text)
     how = f"signal {-code} ended it" if code < 0 else f"exit code {code}"
     return _budget_problem(run, CheckRule.FAILED, f"the program failed: {how}")

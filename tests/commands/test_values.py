@@ -156,6 +156,21 @@ def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -
     assert any("compiled code raises: RuntimeError" in note for note in found["notes"])
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_backward_of_another_backend_is_said_to_be_missing(tmp_path: Path, backend: str) -> None:
+    program = (
+        f"torch.compile(lambda x: (x * 2).sum(), backend='{backend}')(torch.ones(1, requires_grad=True)).backward()"
+    )
+    (tmp_path / "prog.py").write_text(f"import torch\n{program}\ntorch.compile(lambda x: x * 3)(torch.ones(1))\n")
+    found, done = document(tmp_path, "prog.py")
+    assert {(node["compile_id"], node["graph"]) for node in found["nodes"]} == {
+        ("0/0", "forward"),
+        ("1/0", "inference"),
+    }
+    assert sum("the backward has no values" in note for note in found["notes"]) == 1, found["notes"]
+    assert "the backward has no values" in done.stdout
+
+
 def test_a_recording_without_values_says_how_to_get_them(folder: Path) -> None:
     (folder / "plain.py").write_text(
         "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(1)))"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.compare.call_kernels import CallKernels
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import Variant
@@ -27,8 +28,7 @@ COMPILED = CompileSummary(
     graphs=2,
     breaks=1,
     recompiles=0,
-    generated=3,
-    extern=2,
+    kernels=CallKernels(3.0, 2.0, 0.0),
     cached=False,
     no_graphs=None,
     no_cudagraphs=(),

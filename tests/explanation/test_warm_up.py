@@ -82,6 +82,29 @@ def test_a_child_that_compiles_is_told_of_as_late(tmp_path: Path, capfd: pytest.
     assert "1 compile came after the warm-up: <lambda> (program.py:2)" in " ".join(capfd.readouterr().out.split())
 
 
+@pytest.mark.parametrize(
+    ("calls", "sentence"),
+    [(2, "1 compile came after the warm-up of 2 calls: <lambda> (program.py:3)."), (3, None)],
+)
+def test_after_as_many_calls_as_there_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], calls: int, sentence: str | None
+) -> None:
+    """The backward of the last call is part of it; what another function compiles afterwards is not."""
+    program, file = tmp_path / "program.py", str(tmp_path / "run.dynadiag")
+    program.write_text(
+        "import torch\n"
+        "step = torch.compile(lambda x: x.sin(), backend='aot_eager')\n"
+        "other = torch.compile(lambda x: x + 1, backend='eager')\n"
+        "step(torch.ones(4))\n"
+        "step(torch.ones(4, requires_grad=True)).sum().backward()\n"
+        "other(torch.ones(5))\n"
+    )
+    assert main(["explain", "--after", str(calls), "-o", file, str(program)]) == 0
+    shown = capfd.readouterr()
+    assert shown.out.startswith(sentence or "All") or not sentence
+    assert ("was not called again" in shown.err) == (sentence is None)
+
+
 def test_a_compile_after_a_reset_is_told_apart(tmp_path: Path) -> None:
     torch._dynamo.reset()
     file = tmp_path / "run.dynadiag"
