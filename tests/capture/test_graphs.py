@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.capture.graphs import encode_argument, target_name
+from dynadiag.capture.graphs import encode_argument, graph_json, target_name
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,15 @@ def test_an_argument_is_written_as_json_and_a_long_list_by_its_length(value: Any
 )
 def test_a_target_has_the_name_by_which_it_is_found(target: Any, name: str) -> None:
     assert target_name(target) == name
+
+
+def test_a_node_names_its_stack_and_its_modules_which_are_written_once() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: (x + 1).relu() * 2).graph
+    add, relu, mul = (node for node in graph.nodes if node.op.startswith("call_"))
+    add.meta["stack_trace"] = relu.meta["stack_trace"] = "somewhere"
+    for node, path in ((relu, "L['self'].act"), (mul, "L['self'].act")):
+        node.meta["nn_module_stack"] = {"act": (path, torch.nn.ReLU)}
+    written = json.loads(graph_json(graph))
+    assert (written["stacks"], written["modules"]) == (["somewhere"], [["L['self'].act"]])
+    named = {node["name"]: (node.get("stack"), node.get("modules")) for node in written["nodes"]}
+    assert named == {"x": (None, None), "add": (0, None), "relu": (0, 0), "mul": (None, 0), "output": (None, None)}

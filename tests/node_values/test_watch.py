@@ -36,3 +36,12 @@ def test_of_an_inference_no_call_is_kept() -> None:
     graph = _Graph(fx.symbolic_trace(lambda x: (x.sin(),)), "0/0", "inference")
     _Watcher(MagicMock(), ValueOptions())._observed(graph, lambda given: graph.module(*given), (torch.ones(2),))
     assert graph.forward is None
+
+
+def test_a_graph_that_was_compiled_in_one_direction_is_a_forward_where_its_inputs_have_gradients() -> None:
+    module = fx.symbolic_trace(lambda x: (x.sin(),))
+    for requires_grad, kind in ((True, "forward"), (False, "inference")):
+        graph = _Graph(module, "0/0", None)
+        given = (torch.ones(2, requires_grad=requires_grad),)
+        _Watcher(MagicMock(), ValueOptions())._observed(graph, lambda each: module(*each), given)
+        assert (graph.graph, graph.lacks_backward, graph.forward) == (kind, requires_grad, None)
