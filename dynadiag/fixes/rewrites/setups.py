@@ -19,7 +19,7 @@ from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.rewrites.definitions import Definition, Helpers, body_of
 from dynadiag.recording.records import Span
 
-_WHY = "it returns at once where everything is set up, so it has an effect on its first call alone"
+_WHY = "it returns at once where everything is set up, and torch guards on the test that says so"
 _HELPERS = Helpers(
     '''
 
