@@ -54,6 +54,9 @@ async def drawn(path: Path, keys: str, size: str, theme: str, *, text: bool) -> 
             for key in ["t"] * THEMES.index(theme) + keys.split():
                 await pilot.press(key)
                 await settle(pilot)
+            while not all(command.finished for command in app.commands._tasks):
+                await settle(pilot)
+            await pilot.pause(0.5)  # what a command said last is shown soon after
             app.clear_notifications()
             await settle(pilot)
             return app._drawn(svg=not text)

@@ -98,7 +98,7 @@ TASKS = (
     Task("which layer overflows in fp16", "values_half.dynadiag", "enter", "mul overflows float16"),
     Task("when two runs part", "values_nan.dynadiag", "C f text:rate enter enter", "in forward, call 1"),
     Task("what a kernel gets wrong", "values_wrong.dynadiag", "j enter V", "0.125"),
-    Task("which rank's input differs", "values_ranks", "C enter", "l_mask_ (placeholder) comes"),
+    Task("which rank's input differs", "values_ranks", "C enter", "mask (placeholder) comes"),
     Task("every use of an operator, by line", "two_layers.dynadiag", "0 text:addmm enter", "pytorch_utils.py:119"),
 )
 

@@ -199,12 +199,13 @@ class Browser(SettingsApp, CommandActionsApp):
 
     def action_open(self) -> None:
         """List the recordings of the state folder and of the open ones' folders, and open the chosen one, too."""
-        first, self._pick = self._pick, False
-        self.pick_recording(
-            lambda path: self.go_to_in(None if path is None else (path, Location(SCREENS[0].name))),
-            self.session.path,
-            first=first,
-        )
+
+        def open_first_screen(path: Path | None) -> None:
+            if path is not None:
+                self.go_to_in((path, Location(SCREENS[0].name)))
+
+        self.pick_recording(open_first_screen, self.session.path, first=self._pick)
+        self._pick = False
 
     # Bookmarks
 

@@ -103,6 +103,10 @@ class CodeValues:
         nodes = ((name, self.of_node(ref, name)[0]) for name in self._board.links[ref.key].defined)
         return {name: values.margin(node, "").texts[0] for name, node in nodes if values and node is not None}
 
+    def legend(self) -> str:
+        """Return what the values beside nodes are, and of which call."""
+        return "" if self._call is None else f" · call {self._call}, off from float64"
+
     def here(self) -> tuple[NodeValue | None, str]:
         """Return the value of the cursor's node, and the name of Dynamo's node if that is another one."""
         spot = self._view.graph_spot() if self._board.values is not None else None

@@ -53,15 +53,16 @@ class CommandActionsApp(ScreensApp):
     def action_search_program(self, kind: str) -> None:
         """Show the search that runs; if none does, ask the user and start a bisection or a minification.
 
-        If the program succeeded, propose `--accuracy` first. A recorded search has its own options.
+        Where the program did not fail, propose `--accuracy` first. A recorded search has its own options.
         """
         from dynadiag.explanation.search import read_search
         from tui.command_process import SEARCH, program_command
+        from tui.overview import has_failed
 
         def ways() -> list[Command]:
             run, known, output = self.session.run, read_search(self.session.recording), self._new_recording()
-            plain, compared = (), (_ACCURACY,)
-            options = ([plain, compared] if run.exit_code else [compared, plain]) if known is None else [known.options]
+            unknown = [(), (_ACCURACY,)] if has_failed(run) else [(_ACCURACY,), ()]
+            options = unknown if known is None else [known.options]
             return [program_command(kind, run, each, output=output) for each in options]
 
         self._ask_and_run(SEARCH, ways)

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import takewhile
 
 from dynadiag.diff.difference import SIGNS, Difference, NodeDifference
 from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.recording.records import Graph
+from dynadiag.render.diff import without_alike
 from dynadiag.render.readable_graph import graph_titles
 from tui.documents import Document, DocumentRef, read_document, readable_graph
 from tui.line_links import LineLinks
@@ -23,6 +25,7 @@ _MAX_COMPARED = 5_000  # lines of two sources that are compared; the time grows 
 _EQUAL = "equal"
 _VALUE = re.compile(r"(\w+\[[^\]]*\])(\[[^\]]*\])?(.*)")  # dtype and sizes, strides, device
 Signs = Mapping[int, str]  # of lines, from 0
+Pair = tuple[int | None, int | None]  # a line of each side, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,10 @@ def read_sides(before: Session, after: Session, item: Difference) -> Sides | Non
     pair = _graphs(before, after, item) if item.graph else None
     if pair is not None:
         texts, signs = pair, _node_signs(pair, item.nodes)
+        if item.stage == "values":  # the text of a node is its recorded value
+            known = [(one.before, one.after) for one in item.nodes if one.before and one.after]
+            told = [without_alike(*both, 0, both[0].find(" = ") + len(" = ")) for both in known]
+            texts = _with_lines(pair[0], [old for old, _ in told]), _with_lines(pair[1], [new for _, new in told])
     else:
         ref = DocumentRef(f"source:{item.file}", "source", item.file or "")
         found = [read_document(each, ref) for each in (before, after)] if item.file else []
@@ -73,7 +80,7 @@ def _sides(
     return Sides((names[0], names[1]), made[0], made[1], changed)
 
 
-def _values(texts: tuple[Document, Document], pair: tuple[int | None, int | None]) -> tuple[str, str]:
+def _values(texts: tuple[Document, Document], pair: Pair) -> tuple[str, str]:
     """What differs in the values of two nodes whose lines read alike."""
     old, new = pair
     if old is None or new is None or texts[0].lines[old] != texts[1].lines[new] or not texts[0].margins:
@@ -93,12 +100,12 @@ def _row(text: Document, number: int | None, signs: Signs, compile_id: str | Non
     return line((f"{sign or ' '} ", _ROLES[sign]), (code, _ROLES[sign]), (aside, "dim"), to=target)
 
 
-def aligned_rows(counts: tuple[int, int], signs: tuple[Signs, Signs]) -> Iterator[tuple[int | None, int | None]]:
+def aligned_rows(counts: tuple[int, int], signs: tuple[Signs, Signs]) -> Iterator[Pair]:
     """Yield the lines of both sides that stand in one row. Lines without a sign belong together in their order."""
     old = new = 0
     while old < counts[0] or new < counts[1]:
-        olds = list(_signed_from(old, counts[0], signs[0]))
-        news = list(_signed_from(new, counts[1], signs[1]))
+        olds = list(takewhile(signs[0].__contains__, range(old, counts[0])))
+        news = list(takewhile(signs[1].__contains__, range(new, counts[1])))
         old, new = old + len(olds), new + len(news)
         yield from _paired(deque(olds), deque(news), signs)
         if old < counts[0] or new < counts[1]:
@@ -106,19 +113,12 @@ def aligned_rows(counts: tuple[int, int], signs: tuple[Signs, Signs]) -> Iterato
             old, new = old + 1, new + 1
 
 
-def _paired(olds: deque[int], news: deque[int], signs: tuple[Signs, Signs]) -> Iterator[tuple[int | None, int | None]]:
+def _paired(olds: deque[int], news: deque[int], signs: tuple[Signs, Signs]) -> Iterator[Pair]:
     """Yield the rows of lines that differ: those of one side alone, the others beside each other."""
     while olds or news:
         gone = olds and signs[0][olds[0]] == SIGNS["removed"]
         new = news and not gone and signs[1][news[0]] == SIGNS["added"]
         yield (olds.popleft() if olds and not new else None, news.popleft() if news and not gone else None)
-
-
-def _signed_from(start: int, end: int, signs: Signs) -> Iterator[int]:
-    for number in range(start, end):
-        if number not in signs:
-            return
-        yield number
 
 
 def _graphs(before: Session, after: Session, item: Difference) -> tuple[Document, Document] | None:
@@ -132,12 +132,8 @@ def _graphs(before: Session, after: Session, item: Difference) -> tuple[Document
 
 def _of_stage(session: Session, compile_id: str, item: Difference) -> list[Document]:
     graphs = session.recording.graphs(compile_id)
-    titles = graph_titles(graphs)
-    return [
-        _graph(session, graph, title.text)
-        for graph, title in zip(graphs, titles, strict=True)
-        if graph.stage == item.graph
-    ]
+    titled = zip(graphs, graph_titles(graphs), strict=True)
+    return [_graph(session, graph, title.text) for graph, title in titled if graph.stage == item.graph]
 
 
 def _graph(session: Session, graph: Graph, title: str) -> Document:
@@ -149,6 +145,12 @@ def _graph(session: Session, graph: Graph, title: str) -> Document:
         node.line: node.annotation for node in parse_graph("\n".join(printed.lines)).nodes.values() if node.target
     }
     return replace(shown, margins=[values.get(shown.row_of(at) + 1, "") for at in range(len(shown.lines))])
+
+
+def _with_lines(document: Document, told: Sequence[str]) -> Document:
+    """A graph with other texts in place of the lines that define the same nodes."""
+    named = {_defined(text): text for text in told}
+    return replace(document, lines=[named.get(_defined(text), text) for text in document.lines])
 
 
 def _node_signs(texts: tuple[Document, Document], nodes: Sequence[NodeDifference]) -> tuple[Signs, Signs]:
@@ -173,8 +175,7 @@ def _text_signs(texts: tuple[Document, Document]) -> tuple[Signs, Signs]:
     old, new = (list(text.lines) for text in texts)
     if any(text.note for text in texts) or len(old) + len(new) > _MAX_COMPARED:
         return {}, {}
-    before: dict[int, str] = {}
-    after: dict[int, str] = {}
+    before, after = dict[int, str](), dict[int, str]()
     for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind != _EQUAL:
             before |= dict.fromkeys(range(a, b), "~" if c < d else "-")

@@ -46,15 +46,17 @@ class GraphScreen(Dialog[Location]):
         ref: DocumentRef,
         flow: DrawableGraph,
         start: str,
+        legend: str,
         write: Callable[[str, str], None],
         compare: Callable[[str], None],
     ) -> None:
-        """Start at a node of the graph of a document.
+        """Start at a node of the graph of a document. The ``legend`` stands behind the title.
 
         ``write`` writes a new file of a name, with a text. ``compare`` shows the value of a node.
         """
         super().__init__()
         self._ref, self._flow, self._start, self._write, self._compare = ref, flow, start, write, compare
+        self._legend = legend
         self._opened = set(flow.region_keys_of(start))
         self._folded = FoldedGraph({}, ())
         self._selected = ""
@@ -179,7 +181,7 @@ class GraphScreen(Dialog[Location]):
         self.canvas.show(near, self._selected)
         reads, readers = (sum(edge[side] == self._selected for edge in self._folded.edges) for side in (1, 0))
         shown = f"{len(near.boxes):,} of {len(self._folded.boxes):,} boxes"
-        title = one_line(self._ref.title)
-        self.canvas.border_title = f"{title}: {one_line(self.selected.title)}, reads {reads:,}, read by {readers:,}"
-        enter = "enter opens" if self.selected.kind == "region" else "enter goes there"
-        self.canvas.border_subtitle = f"{shown} · arrows walk, n N node, V value, {enter}, - folds, w SVG, esc closes"
+        title = f"{one_line(self._ref.title)}: {one_line(self.selected.title)}"
+        self.canvas.border_title = f"{title}, reads {reads:,}, read by {readers:,}{self._legend}"
+        enter = "enter opens" if self.selected.kind == "region" else "enter goes"
+        self.canvas.border_subtitle = f"{shown} · arrows n N walk, V value, {enter}, esc closes, - folds, w SVG"

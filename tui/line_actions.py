@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from textual.app import App, SuspendNotSupported
@@ -84,7 +84,7 @@ class _Message(Notification):
 class LineActionsApp(App[int]):
     """The actions that every list and text understands, and messages."""
 
-    _copies: TemporaryDirectory[str] | None = None  # of documents that an editor was given
+    _copies: Path | None = None  # the folder with those documents that an editor was given
 
     def notify(
         self,
@@ -215,26 +215,24 @@ class LineActionsApp(App[int]):
     def edit_document(self, document: Document, line: int) -> None:
         """Open a document in the user's editor at a line, from 1: the user's file if it exists, otherwise a copy.
 
-        The copy stays: an editor like ``code`` hands the file over to another process and ends before that reads it.
+        The copy stays, also when the browser has ended: an editor like ``code`` hands the file over to another process
+        and ends before that reads it.
         """
         path = Path(document.ref.title)
         if document.ref.kind != "source" or not path.is_file():
             if self._copies is None:
-                self._copies = TemporaryDirectory(prefix="dynadiag-")
+                self._copies = Path(mkdtemp(prefix="dynadiag-"))
             name = re.sub(r"\W+", "-", document.ref.key)[-_MAX_NAME:]
-            path = Path(self._copies.name, f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}")
+            path = Path(self._copies, f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}")
             path.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
         self._report_editor(edit_path(self, path, line))
 
-    async def on_unmount(self) -> None:
-        """Remove the copies that an editor was given."""
-        if self._copies is not None:
-            self._copies.cleanup()
-
     def edit_file(self, path: Path) -> None:
         """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""
-        exists = path.suffix == ".py" and path.is_file()
-        self._report_editor(edit_path(self, path, 1) if exists else f"{path}: this repro does not exist any more")
+        if path.suffix == ".py" and path.is_file():
+            self._report_editor(edit_path(self, path, 1))
+        else:
+            self._report_editor(f"{path}: this repro does not exist any more")
 
     def _report_editor(self, problem: str | None) -> None:
         if problem:

@@ -15,7 +15,7 @@ from dynadiag.explanation.guard_text import described, what_changed
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.search import RecordedSearch
 from dynadiag.explanation.timing import PhaseShare, Timing
-from dynadiag.recording.records import GuardFailure, Recompile
+from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import fit_path, source_location
@@ -82,7 +82,7 @@ def overview_lines(
         result = result_lines(finding, run.cwd, source)
         return [*run_lines(run, live=live)[:2], Line(), head, *result, Line(), trial_line]
     groups, next_step = _groups(explanation), list[Line]()
-    if run.exit_code not in (0, None, *_ENDED) and not run.is_foreign:  # whoever ended a program knows why
+    if has_failed(run) and not run.is_foreign:
         next_step = [
             line(("B", "key"), " finds the part of the compiler at fault (bisect)", to=Location("trials")),
             line(("M", "key"), " writes a small program with this failure (minify)", to=Location("trials")),
@@ -104,6 +104,11 @@ def overview_lines(
     longer = (listing(number) for less, number in pairwise(_LISTED) if less < most)
     fitting = takewhile(lambda lines: len(wrap_lines(lines, columns)) <= rows, longer)
     return [listing(_LISTED[0]), *fitting][-1]
+
+
+def has_failed(run: Run) -> bool:
+    """Whether a program ended by itself, and not well. Whoever ended it with a signal knows why."""
+    return run.exit_code not in (0, None, *_ENDED)
 
 
 def finding_detail(explanation: Explanation, target: Location | None, columns: int) -> list[Line]:

@@ -23,6 +23,7 @@ _SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _MAX_INDENT = 12  # columns; a recording may come from a stranger
 _MAX_DEPTH = 6
+# Whether a failure is that of the first trial is what a search asks.
 _STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
@@ -155,7 +156,7 @@ def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
     cells = (
         str(item.index + 1),
         mark,
-        _words_of(status),
+        _STATUS_WORDS.get(status, status),
         f"{item.seconds:.1f}",
         str(item.pid or "-"),
         _label(item, outcome),
@@ -166,7 +167,8 @@ def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
 def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
     """Return the details of a trial: failure, output, then all else that is known of candidate and outcome."""
     outcome = _json(item.outcome)
-    made = [line((f"trial {item.index + 1}", "title"), f"  {_words_of(_status(outcome))}, {item.seconds:.1f} s")]
+    status = _status(outcome)
+    made = [line((f"trial {item.index + 1}", "title"), f"  {_STATUS_WORDS.get(status, status)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
     if item.index in deciding:
         made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))
@@ -197,15 +199,12 @@ def _outline(found: Any, pad: str = "  ") -> Iterator[str]:
         if item in _EMPTY or (name in _SHOWN_ABOVE and len(pad) == len("  ")):
             continue
         title = f"{pad}{name.replace('_', ' ')}"
-        if isinstance(item, (dict, list)) and not _is_flat(item) and len(pad) < _MAX_INDENT:
+        inner = item if isinstance(item, list) else [item]
+        if any(isinstance(one, (dict, list)) for one in inner) and len(pad) < _MAX_INDENT:
             yield title
             yield from _outline(item, f"{pad}  ")
         else:
             yield f"{title}  {_words(item)}"
-
-
-def _is_flat(found: Any) -> bool:
-    return isinstance(found, list) and not any(isinstance(one, (dict, list)) for one in found)
 
 
 def _words(found: Any, depth: int = 0) -> str:
@@ -240,11 +239,6 @@ def _output_lines(tail: Any) -> list[Line]:
 def _status(outcome: Any) -> str:
     found = outcome.get("status") if isinstance(outcome, dict) else outcome
     return one_line(str(found))[:40] or "?"
-
-
-def _words_of(status: str) -> str:
-    """A status in words: whether a failure is that of the first trial is what a search asks."""
-    return _STATUS_WORDS.get(status, status)
 
 
 def _label(item: Trial, outcome: Any) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import orjson
 from textual.keys import Keys, _character_to_key
 
 from dynadiag.errors import UnreadableInput
@@ -55,12 +55,12 @@ def remember_theme(path: Path, theme: str) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return dict(**orjson.loads(path.read_bytes()))
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UnreadableInput(f"{path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (TypeError, ValueError) as error:  # JSON, but no object; no JSON
         raise UnreadableInput(f"{path}: this is no JSON object: mend it or delete it") from error
 
 

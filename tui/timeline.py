@@ -106,7 +106,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
     ]
 
     def __init__(self, session: Session, rank: int, paths: Sequence[Path], start: str | None) -> None:
-        """`paths` are all recordings that are open; `start` is the compile that the cursor and the window start at."""
+        """`paths` are all recordings that are open; `start` is the compile that the cursor starts at."""
         super().__init__()
         self._session, self._rank, self._paths, self._start = session, rank, paths, start
         self._window = self._whole = (0.0, 1.0)
@@ -114,7 +114,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
 
     def on_mount(self) -> None:
         self.table.border_title = "time line: reading ..."
-        self.table.border_subtitle = "+ and - zoom, z shows one in full, s sorts, f filters, enter goes, escape closes"
+        self.table.border_subtitle = "+ - zoom, z shows one in full, s sorts, f filters, enter goes, esc closes"
         self.fetch("slices", self._read, self._show)
 
     def _read(self) -> list[Slice]:
@@ -142,9 +142,7 @@ class TimelineScreen(ListDialog[Slice, Location]):
         self._title = f"{title}{whole}"
         self._draw()
         chosen = (place for place, one in enumerate(kept) if one.compile_id == self._start and one.rank == self._rank)
-        if (first := next(chosen, None)) is not None:
-            self.table.go_to_key(first)
-            self.action_fit()
+        self.table.go_to_key(next(chosen, 0))
 
     def _draw(self) -> None:
         first, last = (time - self._whole[0] for time in self._window)

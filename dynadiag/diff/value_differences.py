@@ -18,6 +18,7 @@ from dynadiag.explanation.formatting import count
 from dynadiag.explanation.values import EPSILON, ValueTable, operator_name, range_text, read_values, sizes
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.torch_text.sources import attribute_name
 
 _NARROW = 1e-4  # the epsilon of 16-bit types is larger
 _UNITS, _UNITS_NARROW = 16.0, 4.0  # units in the last place that one node may be apart
@@ -35,7 +36,7 @@ def value_differences(before: Recording, after: Recording, pairs: Sequence[Compi
             if (found := _first_difference(tables[0], tables[1], calls)) is not None:
                 if calls[0].seed != calls[1].seed:
                     text = f"the random numbers of {second.function} start from other states ({_name(calls[1])})"
-                    yield Difference("values", _ids(calls), second.file, second.line, text, calls[1].graph)
+                    yield Difference("values", _ids(calls), second.file, second.line, text, _stage(calls))
                 yield found
 
 
@@ -65,6 +66,11 @@ def _ids(calls: tuple[ValuesCall, ValuesCall]) -> tuple[str, str]:
     return calls[0].compile_id, calls[1].compile_id
 
 
+def _stage(calls: tuple[ValuesCall, ValuesCall]) -> str:
+    """The stage of the graph whose nodes were run: a call that is not a backward one runs Dynamo's."""
+    return "backward" if calls[1].graph == "backward" else "dynamo"
+
+
 def _name(call: ValuesCall) -> str:
     return f"{call.graph}, call {call.call}"
 
@@ -81,9 +87,9 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
         old, new = stored
         by = f" by kernel {kernel}" if (kernel := after.stored[new.index].kernel) else ""
         ranges = [range_text(node, table.stored[node.index].summary) for table, node in ((after, new), (before, old))]
-        text = f"{new.node} ({operator_name(new.op)}) comes out different as compiled{by}: {ranges[0]}, was {ranges[1]}"
+        text = f"{_node_name(new)} comes out different as compiled{by}: {ranges[0]}, was {ranges[1]}"
         return Difference(
-            "values", _ids(calls), new.span.file, new.span.line, f"{text}, in {_name(calls[1])}", calls[1].graph
+            "values", _ids(calls), new.span.file, new.span.line, f"{text}, in {_name(calls[1])}", _stage(calls)
         )
     if not apart:
         return None
@@ -94,15 +100,13 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
     how = "" if beyond else ", within rounding"
     more = f" ({count(len(apart), 'node')} of {len(pairs):,} differ)" if len(apart) > 1 else ""
     what = "comes in different" if new.op == "placeholder" else "differs, and what it reads does not"
-    text = (
-        f"{new.node} ({operator_name(new.op)}) {what}{how}: {range_text(new)}, was {range_text(old)}, "
-        f"in {_name(calls[1])}{more}"
-    )
+    ranges_text = f"{range_text(new)}, was {range_text(old)}"
+    text = f"{_node_name(new)} {what}{how}: {ranges_text}, in {_name(calls[1])}{more}"
     nodes = tuple(
         NodeDifference("changed", _node_text(one), _node_text(other), other.span.file, other.span.line)
         for one, other in apart[:_MAX_NODES]
     )
-    return Difference("values", _ids(calls), new.span.file, new.span.line, text, calls[1].graph, nodes)
+    return Difference("values", _ids(calls), new.span.file, new.span.line, text, _stage(calls), nodes)
 
 
 def _first_stored(
@@ -125,7 +129,11 @@ def _first_stored(
 
 
 def _node_text(node: NodeValue) -> str:
-    return f"{node.node} = {operator_name(node.op)}: {range_text(node)}"
+    return f"{attribute_name(node.node)} = {operator_name(node.op)}: {range_text(node)}"
+
+
+def _node_name(node: NodeValue) -> str:
+    return f"{attribute_name(node.node)} ({operator_name(node.op)})"
 
 
 def _matched_nodes(olds: Sequence[NodeValue], news: Sequence[NodeValue]) -> list[tuple[NodeValue, NodeValue]]:

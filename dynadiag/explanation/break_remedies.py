@@ -437,6 +437,32 @@ _RULES = (
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
     ),
     Remedy(
+        "item.decides_afterwards",
+        "Return the tensor, convert it after the compiled call, and do there what is made of the number: it decides "
+        "only what is shown or kept.",
+        when(
+            theirs,
+            lambda case: case.decision is not None and case.decision.only_shows and not case.decision.is_direct,
+            lambda case: bool(case.uses) and case.uses <= {"log", "store", "return", "branch"},
+            lambda case: not (case.within_checkpoint or case.custom_function or case.is_inlined),
+        ),
+        trials=(Trial("keeps_a_mean_of_items", case=_ITEM),),
+    ),
+    Remedy(
+        "item.key",
+        "A key of a dict has to be known while tracing. Let tensors group the rows (`index_add`, `scatter_reduce`), or "
+        "fill the dict outside of the compiled function.",
+        when(theirs, lambda case: case.is_item and "key" in case.uses),
+        trials=(Trial("groups_by_items", case=_DATA),),
+    ),
+    Remedy(
+        "item.order",
+        "Order the tensor itself (`torch.sort`, `torch.topk`, `torch.argsort`): Python compares the numbers here, and "
+        "tracing has none. What needs the numbers goes after the compiled call.",
+        when(theirs, lambda case: case.is_item and "order" in case.uses),
+        trials=(Trial("sorts_by_items", case=_ITEM), Trial("sorts_a_list", case="GB0109")),
+    ),
+    Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
         when(
@@ -446,7 +472,7 @@ _RULES = (
                 and not (case.picked_from or case.in_hook or case.is_drawn_by_numpy)
                 and case.decision is None
                 and case.facts.within is None
-                and "log" not in case.uses
+                and case.uses.isdisjoint({"log", "order", "key"})
             ),
         ),
         trials=(

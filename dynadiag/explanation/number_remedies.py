@@ -77,6 +77,13 @@ NUMBERS = (
         trials=(Trial("loops_by_an_item"),),
     ),
     Remedy(
+        "number.outer_loop",
+        "Compile what one pass computes with tensors as a function of its own, and loop outside of it: what is made of "
+        "the number ends the loop.",
+        _number(lambda found: found.is_loop and not (found.is_direct or found.required or found.is_exported)),
+        trials=(Trial("ends_a_loop_by_a_call"),),
+    ),
+    Remedy(
         "number.where",
         "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
         _number(lambda found: _chooses(found) and found.is_taken and not found.is_size, condition=_tensors),

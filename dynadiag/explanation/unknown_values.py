@@ -7,7 +7,7 @@ Tracing has no values, so it cannot follow ``if n > 3`` after ``n = x.sum().item
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import decides_a_loop
@@ -40,6 +40,11 @@ _SIZED = frozenset(
 _RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
 _KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_ORDERS = frozenset(  # what compares numbers in Python
+    {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
+    | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
+)
+_LOOKUPS = frozenset({"get", "pop", "setdefault"})
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
 _Tested = ast.If | ast.While | ast.IfExp
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
@@ -244,17 +249,19 @@ def _branches_at(source: str | None, span: Span) -> list[ast.If]:
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
-    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
-    What is stored is followed to where the function reads it afterwards.
+    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "order" (of numbers in Python),
+    "key" (of a dict), "log", "store", "return", "other". What is stored is followed to where the function reads it
+    afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
     if function is None or taken is None:
         return frozenset()
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    dicts = {path for target, value in _bindings(function) if _is_dict(value) for path in _paths(target)}
     found, waiting, named = set[str](), [taken], set[str]()
     while waiting:
-        use, names = _use(waiting.pop(), parents)
+        use, names = _use(waiting.pop(0), parents, dicts, named)
         found |= {use} if use else set()
         fresh = names - named
         named |= fresh
@@ -269,20 +276,31 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     return frozenset(found)
 
 
-def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, set[str]]:
-    """What an expression is for, and what it is assigned to or kept in."""
+def _use(
+    node: ast.expr, parents: Mapping[ast.AST, ast.AST], dicts: Collection[str], numbers: Set[str]
+) -> tuple[str | None, set[str]]:
+    """What an expression is for, and what it is assigned to, kept in or gone through as.
+
+    ``dicts`` are the names of dicts, ``numbers`` what is made of the number so far.
+    """
     at: ast.AST = node
     while (parent := parents.get(at)) is not None:
         match parent:
+            case ast.For(target=target) | ast.comprehension(target=target) if parent.iter is at:
+                return None, _names(target)
+            case ast.Call(func=ast.Name(id="zip" | "enumerate")) if (names := _passed(parent, at, parents)) is not None:
+                return None, names
             case ast.Call():
                 name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", None)
+                if name in _LOOKUPS and ast.unparse(parent.func).rpartition(".")[0] in dicts:
+                    return "key", set()
                 if name not in _SAME:
                     kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
                     return _use_in_call(str(name)), kept if name in _KEPT else set()
-            case ast.BinOp() if not any(isinstance(each, ast.Constant) for each in (parent.left, parent.right)):
+            case ast.BinOp(left=left, right=right) if not _is_number(right if left is at else left, numbers):
                 return "arithmetic", set()
             case ast.Subscript() if parent.slice is at:
-                return "size", set()
+                return "key" if ast.unparse(parent.value) in dicts else "size", set()
             case ast.Return():
                 return "return", set()
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
@@ -302,9 +320,35 @@ def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, s
     return "other", set()
 
 
+def _passed(call: ast.Call, at: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> set[str] | None:
+    """The names that a loop gives to what it goes through beside other things; None where it is no loop over them."""
+    loop = parents.get(call)
+    target = loop.target if isinstance(loop, (ast.For, ast.comprehension)) else None
+    place = (
+        call.args.index(at) + (called_name(call) == "enumerate")
+        if isinstance(at, ast.expr) and at in call.args
+        else None
+    )
+    if place is None or not isinstance(target, ast.Tuple) or place >= len(target.elts):
+        return None
+    return _names(target.elts[place])
+
+
+def _is_number(value: ast.expr, numbers: Set[str]) -> bool:
+    """Whether it is a constant, or made of such numbers alone."""
+    return isinstance(value, ast.Constant) or (bool(paths := _paths(value)) and paths <= numbers)
+
+
+def _is_dict(value: ast.expr) -> bool:
+    made = isinstance(value, ast.Call) and called_name(value) in ("dict", "defaultdict", "OrderedDict", "Counter")
+    return made or isinstance(value, (ast.Dict, ast.DictComp))
+
+
 def _use_in_call(name: str) -> str:
     if name in _SIZED:
         return "size"
+    if name in _ORDERS:
+        return "order"
     return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
 
 
@@ -390,8 +434,10 @@ def _skips(node: _Tested) -> bool:
 
 
 def _shows(statement: ast.stmt) -> bool:
-    """Whether a statement is a call that shows or keeps something."""
+    """Whether a statement shows or keeps something."""
     match statement:
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
+            return True
         case ast.Expr(value=ast.Call() as call):
             return called_name(call) in _SHOWN | _KEPT
     return False
@@ -440,6 +486,8 @@ def _names(value: ast.AST) -> set[str]:
 def _paths(value: ast.AST) -> set[str]:
     """The names and attributes of names in an expression (``self.loss``), without the methods that are called."""
     match value:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):  # which object it is, and not its value
+            return set()
         case ast.Call(func=ast.Attribute(value=owner)):
             return _paths(owner).union(*(_paths(each) for each in [*value.args, *value.keywords]))
         case ast.Name():

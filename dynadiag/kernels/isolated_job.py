@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from dynadiag.errors import DynadiagError
 
 T = TypeVar("T")
@@ -26,6 +24,8 @@ def run_isolated(module: str, job_data: object, kind: type[T], description: str)
     Job and result are dataclasses, written as JSON. Raises `DynadiagError`, prefixed with `description`, if the process
     writes ``{"error": TEXT}`` or nothing, or if it takes more than `_TIMEOUT` seconds.
     """
+    import msgspec  # 3 ms, which the first screen of the browser would wait for
+
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as scratch:
         job, result = Path(scratch, "job.json"), Path(scratch, "result.json")
         job.write_bytes(msgspec.json.encode(job_data))

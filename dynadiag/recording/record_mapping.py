@@ -74,11 +74,10 @@ def _column_of(field: str) -> str:
 
 
 def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _Codec]]:
-    hints = get_type_hints(record)
     for field in dataclasses.fields(record):
         if not field.metadata.get("table", True):
             continue
-        hint, name = hints[field.name], prefix + _column_of(field.name)
+        hint, name = _named_type(str(field.type), record.__module__), prefix + _column_of(field.name)
         if dataclasses.is_dataclass(hint):
             inner = "" if field.name == table else f"{name}_"
             yield field.name, _Nested(cast(type, hint), table, inner)
@@ -86,6 +85,13 @@ def _codecs(record: type, table: str, prefix: str = "") -> Iterator[tuple[str, _
             yield field.name, _Tuple(name, get_args(hint)[0])
         else:
             yield field.name, _Scalar(name, *_split_optional(hint))
+
+
+@functools.cache
+def _named_type(annotation: str, module: str) -> Any:
+    """The type that an annotation names. Many fields share one, and to evaluate it takes most of an import of ours."""
+    holder = type("", (), {"__annotations__": {"field": annotation}, "__module__": module})
+    return get_type_hints(holder)["field"]
 
 
 def _split_optional(hint: Any) -> tuple[type, bool]:
@@ -156,7 +162,10 @@ class _Tuple:
     def __init__(self, name: str, item: type) -> None:
         self.columns = ((name, "TEXT", False),)
         self._fields = (
-            {field: _split_optional(hint) for field, hint in get_type_hints(item).items()}
+            {
+                field.name: _split_optional(_named_type(str(field.type), item.__module__))
+                for field in dataclasses.fields(item)
+            }
             if dataclasses.is_dataclass(item)
             else None
         )

@@ -129,8 +129,9 @@ class _ComparisonPrinter:
         yield self.printer.paint(f"    {_cell(titles[0], room)} | {titles[1]}", "dim")
         for node in self.printer.first(item.nodes, _MAX_NODES):
             sign = SIGNS[node.kind]
-            cells = _cell(node.before or "", room), truncate_end(clean_line(node.after or ""), room)
-            yield self.printer.paint(f"  {sign} {cells[0]} | {cells[1]}".rstrip(), _ROLES[sign])
+            before, after = without_alike(clean_line(node.before or ""), clean_line(node.after or ""), room, room // 2)
+            cells = f"{_cell(before, room)} | {truncate_end(after, room)}"
+            yield self.printer.paint(f"  {sign} {cells}".rstrip(), _ROLES[sign])
         if len(item.nodes) > _MAX_NODES and not self.printer.all_:
             yield f"    ({count(len(item.nodes) - _MAX_NODES, 'more node')}: --all)"
 
@@ -167,6 +168,19 @@ def _environment_names(first: Difference, environment: Sequence[Difference]) -> 
         return ""
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return f"; given differently: {names[0]}{more}"
+
+
+def without_alike(before: str, after: str, room: int, kept: int) -> tuple[str, str]:
+    """Leave out words that both have before the first that differs, as far as there is no ``room`` for that one.
+
+    The first ``kept`` letters stay.
+    """
+    alike = next((place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), 0)
+    start = before[:alike].rfind(" ") + 1  # of the word that differs
+    left_out = min(max(len(before), len(after)) + 1 - room, start - kept)
+    if left_out <= 1:
+        return before, after
+    return f"{before[:kept]}…{before[kept + left_out :]}", f"{after[:kept]}…{after[kept + left_out :]}"
 
 
 def _cell(text: str, room: int) -> str:

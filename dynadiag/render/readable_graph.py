@@ -24,7 +24,7 @@ _STATEMENT = re.compile(r"^ +([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")? = (.*)$")
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(?:: ?\"([^\"\n]*)\")?(?:, |\):?|,$)")
 _FREED = re.compile(r";\s+(?:\w+ = )+None\s*$")
 _CLEARED = re.compile(r"(?:\w+ = )*None")  # a statement that only frees nodes
-_INPUT_WORD = re.compile(r"(?<![\w.\"'])l_\w+_(?!\w)")
+_INPUT_WORD = re.compile(r"(?<![\w.\"'])[lg]_\w+_(?!\w)")
 _OPERATOR = re.compile(
     r"(?<![\w.\"'])torch\.(?:(?:nn\.functional|_C\._nn|_C\._special|ops\.aten)\.|ops\.(?=\w+\.\w)|(?=\w+\())"
 )
@@ -104,15 +104,20 @@ def _input_names(printed: Sequence[str], signatures: Mapping[int, _Signature]) -
     nodes = {found[1] for text in printed if (found := _STATEMENT.match(text))}
     nodes |= {found["name"] for text in printed if (found := IN_PLACE.match(text))}
     arguments = (found[1] for each in signatures.values() for found in _ARGUMENT.finditer(each.arguments))
-    short = {f"l{name[1:]}": attribute_name(name) for name in arguments if is_input_name(name)}
+    short = {_used(name): attribute_name(name) for name in arguments if is_input_name(name)}
     taken = nodes | {name for name, count in Counter(short.values()).items() if count > 1}
     return {name: f"input.{word}" if word in taken else word for name, word in short.items()}
+
+
+def _used(argument: str) -> str:
+    """The name of an argument in the body of a printed graph."""
+    return argument[:1].lower() + argument[1:]
 
 
 def _inputs(signature: str, names: Mapping[str, str]) -> str:
     """The inputs, with those of the call before the parameters of modules."""
     arguments = (one[1] for one in _ARGUMENT.finditer(signature) if one[1] != "self")
-    found = [names.get(f"l{name[1:]}", name) for name in arguments]
+    found = [names.get(_used(name), name) for name in arguments]
     own = [name for name in found if "." not in name.removeprefix("input.")]
     return f"inputs: {', '.join(own + [name for name in found if name not in own]) or 'none'}"
 

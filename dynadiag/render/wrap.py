@@ -53,9 +53,14 @@ def truncate_end(text: str, columns: int) -> str:
 def truncate_start(text: str, columns: int) -> str:
     """The text in at most `columns`, with an ellipsis for its beginning if it is longer: of a path the end tells most.
 
+    Of an indented text as much of the indentation is left out first as is needed.
+
     >>> truncate_start("transformer.h.1.mlp.c_fc", 12)
     '….1.mlp.c_fc'
+    >>> truncate_start("       c_fc", 8)
+    '    c_fc'
     """
+    text = text[min(max(0, width(text) - columns), len(text) - len(text.lstrip(" "))) :]
     return text if width(text) <= columns else _ELLIPSIS + _fitting(text[::-1], columns - 1)[::-1]
 
 

@@ -66,6 +66,12 @@ def test_which_module_or_method_was_called_is_no_difference(expression: str, dif
             False,
         ),
         (
+            "___check_fake_script_type(L['group'], 7), type=<class 'ProcessGroup'>",
+            "___check_fake_script_type(L['group'], 8), type=<class 'ProcessGroup'>",
+            False,
+        ),
+        ("___check_metadata_7_c0/0", "___check_metadata_8_c1/0", False),
+        (
             """___check_obj_id(G['f'].__code__, 7), type=<code object inner at 0x7f, file "/a/torch/x.py", line 284>""",
             """___check_obj_id(G['g'].__code__, 8), type=<code object inside at 0x8f, file "/b/y.py", line 287>""",
             False,

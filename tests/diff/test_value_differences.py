@@ -37,7 +37,7 @@ def test_the_same_run_has_no_difference() -> None:
 def test_the_first_node_beyond_rounding_is_told() -> None:
     after = chain(y={"hash": "o", "samples": ("1.5", "2.0")}, z={"hash": "p", "samples": ("1.0", "7.0")})
     (found,) = differences(recording(*chain()), recording(*after))
-    assert (found.stage, found.line, found.graph, found.compile_ids) == ("values", 2, "forward", ("0/0", "0/0"))
+    assert (found.stage, found.line, found.graph, found.compile_ids) == ("values", 2, "dynamo", ("0/0", "0/0"))
     assert found.text.startswith("y (mul) differs, and what it reads does not: float32 (4,)")
     assert "(2 nodes of 3 differ)" in found.text
     assert [node.after.split(" ")[0] for node in found.nodes] == ["y", "z"]
@@ -110,3 +110,12 @@ def test_values_of_one_run_alone_are_a_note() -> None:
         "the first run was recorded without --values: values are not compared"
     ]
     assert list(value_notes(empty, empty)) == []
+
+
+def test_inputs_have_the_names_of_the_program() -> None:
+    def run(sample: str) -> Any:
+        name = "l_self_modules_up_parameters_weight_"
+        return recording(a_node(0, name, op="placeholder", line=1, hash=sample, samples=(sample, "2.0")))
+
+    (found,) = differences(run("1.0"), run("1.5"))
+    assert found.text.startswith("up.weight (placeholder) comes in different")

@@ -198,6 +198,69 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+class Mean:
+    """A running mean of losses, and the least of them."""
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+        self.best = float("inf")
+
+    def keep(self, number: float) -> None:
+        self.mean = number if self.mean is None else 0.5 * self.mean + 0.5 * number
+        if self.mean < self.best:
+            self.best = self.mean
+
+
+def keeps_a_mean(*, inside: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        kept, results = Mean(), []
+
+        def loss(v: torch.Tensor) -> torch.Tensor:
+            total = v.square().sum()
+            number = total.item()
+            kept.mean = number if kept.mean is None else 0.5 * kept.mean + 0.5 * number
+            if kept.mean < kept.best:
+                kept.best = kept.mean
+            return total
+
+        def alone(v: torch.Tensor) -> torch.Tensor:
+            return v.square().sum()
+
+        fn = compile_(loss if inside else alone)
+        for factor in (3, 2, 1):
+            results.append(fn(x * factor))
+            if not inside:
+                kept.keep(results[-1].item())
+        return [results, kept.best]
+
+    return run
+
+
+def groups_by_items(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    groups: dict[int, list[torch.Tensor]] = {}
+    for row, label in zip(v, labels.tolist(), strict=True):
+        groups.setdefault(label, []).append(row)
+    return torch.stack([torch.stack(rows).sum(0) for rows in groups.values()])
+
+
+def groups_by_index(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return v.new_zeros(2).index_add(0, labels, v)
+
+
+def sorts_by_items(v: torch.Tensor) -> torch.Tensor:
+    return v * sorted(each.item() for each in v)[0]
+
+
+def sorts_a_list(v: torch.Tensor) -> torch.Tensor:
+    numbers = v.tolist()
+    numbers.sort()
+    return v * numbers[0]
+
+
+def sorts_by_torch(v: torch.Tensor) -> torch.Tensor:
+    return v * torch.sort(v).values[0]
+
+
 def sizes_by_an_item(v: torch.Tensor) -> torch.Tensor:
     number = int(v.max()) + 1
     return torch.zeros(number) + 1
@@ -452,6 +515,28 @@ def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
     while total > 3:
         v = v + 1
         total = total - 2
+    return v
+
+
+def is_enough(number: float) -> bool:
+    return number > 20
+
+
+def ends_a_loop_by_a_call(v: torch.Tensor) -> torch.Tensor:
+    for _ in range(4):
+        v = v * 2
+        done = is_enough(v.sum().item())
+        if done:
+            break
+    return v
+
+
+def doubles_outside(compile_: Compile) -> torch.Tensor:
+    fn, v = compile_(lambda v: v * 2), x
+    for _ in range(4):
+        v = fn(v)
+        if is_enough(v.sum().item()):
+            break
     return v
 
 
@@ -1431,6 +1516,30 @@ def with_factors(*factors: Any, **options: Any) -> Program:
         fn = compile_(module, **options)
         for module.factor in factors:
             results.append(fn(x))
+        return results
+
+    return run
+
+
+class Doubles(nn.Module):
+    """Doubles at each third step, by a number of its own or by what the caller says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, v: torch.Tensor, now: bool | None = None) -> torch.Tensor:
+        if now is None:
+            return v * 2 if self.step % 3 == 0 else v + 1
+        return v * 2 if now else v + 1
+
+
+def with_steps(*, outside: bool, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Doubles(), []
+        fn = compile_(module, **options)
+        for module.step in (1, 2, 4):
+            results.append(fn(x, module.step % 3 == 0) if outside else fn(x))
         return results
 
     return run
@@ -2589,6 +2698,13 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
     ),
     "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "keeps_a_mean_of_items": (keeps_a_mean(inside=True), keeps_a_mean(inside=False)),
+    "groups_by_items": (
+        calls(groups_by_items, (x, torch.tensor([0, 1, 0, 1]))),
+        calls(groups_by_index, (x, torch.tensor([0, 1, 0, 1]))),
+    ),
+    "sorts_by_items": (calls(sorts_by_items, (x,)), calls(sorts_by_torch, (x,))),
+    "sorts_a_list": (calls(sorts_a_list, (x,)), calls(sorts_by_torch, (x,))),
     "takes_an_item": (
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
@@ -2652,6 +2768,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(branches_on_how_many, (x,)), captures),
         configured(calls(takes_one_side_by_how_many, (x,)), captures),
     ),
+    "ends_a_loop_by_a_call": (calls(ends_a_loop_by_a_call, (x,)), lambda c: [doubles_outside(c)]),
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
@@ -2906,6 +3023,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "an_integer_that_decides": (with_steps(outside=False), with_steps(outside=True)),
+    "an_integer_that_decides_unspecialized": (
+        with_steps(outside=False),
+        configured(
+            with_steps(outside=False, dynamic=True),
+            lambda: setattr(config, "allow_unspec_int_on_nn_module", True),
+        ),
+    ),
     "an_integer_attribute": (with_factors(2, 3), with_a_buffer(2, 3)),
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),

@@ -54,6 +54,15 @@ def test_a_graph_reads_as_code() -> None:
     ]
 
 
+def test_parameters_of_a_global_module_have_their_names() -> None:
+    printed = PRINTED.replace("L_self_modules", "G_net_modules").replace("l_self_modules", "g_net_modules")
+    shown, _ = readable_graph(_document(printed), LineLinks())
+    assert shown.lines[:2] == [
+        "inputs: input.x, net.blocks.0.weight",
+        "x = linear(input.x, net.blocks.0.weight, None)",
+    ]
+
+
 def test_an_input_and_a_value_of_one_name_are_told_apart() -> None:
     shown, _ = readable_graph(_document(PRINTED), LineLinks())
     assert shown.lines[1].startswith("x = linear(input.x"), "the user gave `x` a second value"

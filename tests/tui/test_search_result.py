@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import NoReturn
 
@@ -98,7 +99,7 @@ async def test_one_that_was_stopped_is_gone_on_with(tmp_path: Path) -> None:
         assert pilot.app.current.search is None
 
 
-@pytest.mark.parametrize(("code", "first"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("code", "first"), [(0, True), (1, False), (-signal.SIGTERM, True)])
 async def test_a_program_that_ends_well_is_searched_for_calls_that_are_wrong(
     code: int, first: bool, tmp_path: Path
 ) -> None:

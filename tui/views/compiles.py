@@ -26,7 +26,7 @@ class CompilesView(ListingView):
     TITLE: ClassVar[str] = "Compiles"
     DETAIL: ClassVar[str] = "compile"
     BINDINGS: ClassVar[list[BindingType]] = [
-        footer_key("v", "timeline", "time line", "compiles.timeline", "show the run's time line at this compile"),
+        footer_key("v", "timeline", "time line", "compiles.timeline", "show the time line of the run"),
     ]
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count
 from dynadiag.recording.records import Guard, Span
-from dynadiag.recording.torch_text.guards import tensor_check
+from dynadiag.recording.torch_text.guards import CHANGING_KINDS, MARK_KIND, tensor_check
 from dynadiag.recording.torch_text.sources import is_global, source_components, source_text
 from dynadiag.render.paths import source_location
 from tui.key_bindings import footer_key, hidden_key
@@ -78,12 +78,7 @@ def _guard_branch(guard: Guard, cwd: str | None) -> Branch:
     return Branch(f"guard/{guard.index}", parts)
 
 
-# Guards on what calls differ in: values, sizes, dtypes, lengths.
-_CHANGING = {"TENSOR_MATCH", "SHAPE_ENV", "EQUALS_MATCH", "CONSTANT_MATCH", "SEQUENCE_LENGTH", "LIST_LENGTH"}
-_CHANGING |= {"LENGTH_CHECK", "DICT_LENGTH", "BOOL_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH"}
 _FAILED = "no guard was made: this compile failed before that"
-# Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
-_MARKS = "DIMENSION_DYNAMIC_MARKING_GUARD"
 GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 
 
@@ -272,16 +267,16 @@ def _value(item: Guard) -> str:
 
 def _failed(item: Guard, failed: Container[str]) -> bool:
     """Whether a guard is on a value for which the code did not fit a later call."""
-    return item.kind in _CHANGING and item.source in failed
+    return item.kind in CHANGING_KINDS and item.source in failed
 
 
 def _rank(item: Guard, failed: Container[str]) -> int:
     """What can change comes first: guards that failed, values of the call, their attributes, all else, then marks."""
     if _failed(item, failed):
         return 0
-    if item.kind in _CHANGING and not is_global(item.source):
+    if item.kind in CHANGING_KINDS and not is_global(item.source):
         return 1
-    if item.kind == _MARKS:
+    if item.kind == MARK_KIND:
         return 4
     return 2 if item.source.startswith("L[") else 3
 

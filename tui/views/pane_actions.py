@@ -152,7 +152,8 @@ class PaneActions(PanedView):
         texts, compare = self.values.texts(ref), partial(self.values.compare_node, ref)
 
         def show(flow: DrawableGraph) -> None:
-            screen = GraphScreen(ref, flow, start, self.browser.write_new_file, compare)
+            legend = self.values.legend() if texts else ""
+            screen = GraphScreen(ref, flow, start, legend, self.browser.write_new_file, compare)
             self.browser.push_screen(screen, self.browser.go_to)
 
         self.fetch("picture", lambda: DrawableGraph(graph, modules, texts), show)

@@ -27,7 +27,8 @@ __all__ = [
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
-_OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*, )\d+\)")
+_OBJECT_ID = re.compile(r"(___check_(?:obj_id|type_id|fake_script_type)\(.*, )\d+\)")
+_CHECKER = re.compile(r"(___check_(?:metadata|opaque_guard_fn)_)\d+_c[\d/]+")  # with its address and its compile
 # torch numbers the globals that it installs: `__builtins_dict___1`, `__resume_at_30_2`, `__compiled_fn_4_<uuid>`.
 _INSTALLED = re.compile(r"\b(__\w+?)_\d+(?:_[0-9a-f]{8}(?:_[0-9a-f]{4}){3}_[0-9a-f]{12})?(?=\W)")
 # A global of another module is the module's attribute there: where a function stands is no difference.
@@ -87,7 +88,7 @@ def canonical_guard(guard: Guard, state_names: Container[str] | None = None) -> 
     return (
         check,
         "" if check == VALUE else source,  # the expression has it
-        without_addresses(_OBJECT_ID.sub(r"\1)", _CODE.sub(r"\1>", _HINT.sub("", expression)))),
+        without_addresses(_CHECKER.sub(r"\1", _OBJECT_ID.sub(r"\1)", _CODE.sub(r"\1>", _HINT.sub("", expression))))),
     )
 
 

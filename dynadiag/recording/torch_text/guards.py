@@ -19,6 +19,8 @@ from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.sources import ARGUMENTS, base_of, sizes_in, without_part
 
 __all__ = [
+    "CHANGING_KINDS",
+    "MARK_KIND",
     "TensorCheck",
     "class_name",
     "class_words",
@@ -33,6 +35,15 @@ __all__ = [
     "tensor_check",
 ]
 
+# Guards on what calls differ in: values, sizes, dtypes, lengths.
+CHANGING_KINDS = frozenset(
+    {
+        *("TENSOR_MATCH", "SHAPE_ENV", "EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "TRUE_MATCH", "FALSE_MATCH"),
+        *("NONE_MATCH", "SEQUENCE_LENGTH", "LIST_LENGTH", "LENGTH_CHECK", "DICT_LENGTH"),
+    }
+)
+# Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
+MARK_KIND = "DIMENSION_DYNAMIC_MARKING_GUARD"
 _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
 _COMMENT = re.compile(r"\s+# ")  # before the user's line, which torch quotes
 _STACK = "\nUser stack trace:"
@@ -72,7 +83,7 @@ _TEXTS = tuple(
         (r"(?P<absent>not )?(?:no_)?hasattr\((?P<source>.+), '?(?P<index>\w+)'?\)", "presence"),
         (r"___tuple_iterator_len\((?P<source>.+)\) == (?P<was>\d+)", "length"),
         (r"___check_obj_id\((?P<source>.+), (?P<id>\d+)\)(, type=(?P<type><.*?>)(?=\s|$).*)?", "identity"),
-        (r"___check_type_id\((?P<source>.+), \d+\)(, type=(?P<was><.*?>)(?=\s|$).*)?", "type"),
+        (r"___check_(?:type_id|fake_script_type)\((?P<source>.+), \d+\)(, type=(?P<was><.*?>)(?=\s|$).*)?", "type"),
         (r"(not )?len\((?P<source>.+)\) [!=]= (?P<was>\d+)|not (?P<empty>[^\s(]+)", "length"),
         (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\).*) == (?P<was>.*)", "keys"),
         (r"(?P<absent>not )?set\.__contains__\((?P<source>.+), (?P<index>.*)\)", "membership"),

@@ -141,8 +141,8 @@ def input_names(placeholders: Iterable[str], sources: Iterable[str]) -> list[str
 
 
 def is_input_name(name: str) -> bool:
-    """Whether it is Dynamo's name of an input of a graph that is a local: ``l_x_``."""
-    return _GRAPH_INPUT.fullmatch(name) is not None and name[0] in "lL"
+    """Whether it is Dynamo's name of an input of a graph, of a local or a global: ``l_x_``, ``G_net_parameters_w_``."""
+    return _GRAPH_INPUT.fullmatch(name) is not None
 
 
 def attribute_name(name: str) -> str:
