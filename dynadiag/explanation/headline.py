@@ -15,8 +15,8 @@ from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.share import share_text
 from dynadiag.explanation.source_search import method_of_compiled
 from dynadiag.explanation.warm_up import WarmUp
-from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame, Span
+from dynadiag.recording.code_origin import is_torch_file, user_span
+from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
@@ -53,7 +53,7 @@ def headline(
     found = _of_run(run, findings, events)
     if found.severity != "good":
         return replace(found, sentence=f"{warm_up.text} {found.sentence}")
-    places = {warm_up.named(each): place_text(Span(each.file, each.line)) for each in reversed(run.compiles)}
+    places = {warm_up.named(each): place_text(user_span(each)) for each in reversed(run.compiles)}
     functions = list_some([f"{named} ({place})" for named, place in reversed(places.items())])
     return Headline(f"{warm_up.text.rstrip('.')}: {functions}.", "warning")
 

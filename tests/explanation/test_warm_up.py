@@ -66,6 +66,19 @@ def test_a_backward_that_alone_is_compiled_late_is_told_as_one(tmp_path: Path) -
     assert [named for named, _ in measure(late, (), "run").late] == ["the backward of body"]
 
 
+def test_a_late_module_of_torchs_has_the_line_that_called_it(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    file, compiled = tmp_path / "run.dynadiag", torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
+    with dynadiag.record(file):
+        first = compiled(torch.ones(3, 2)).sum()
+        dynadiag.warm()
+        first.backward()
+    with dynadiag.open(file) as recording:
+        late = explain(recording, after_warm_up=True)
+    line = test_a_late_module_of_torchs_has_the_line_that_called_it.__code__.co_firstlineno + 4
+    assert f"the backward of Linear.forward (test_warm_up.py:{line})" in late.headline.sentence
+
+
 def test_a_child_that_compiles_is_told_of_as_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program, file = tmp_path / "program.py", str(tmp_path / "run.dynadiag")
     program.write_text(
