@@ -301,7 +301,7 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     _hide_torch()
     subprocess.Popen = _Forked  # type: ignore[misc]
     more = _python_path()
-    sys.path[:] = ["", *more, *_State.path]
+    sys.path[:] = ["", *more, *(each for each in _State.path if each not in more)]  # as `site` does
     sys.orig_argv = [sys.executable, *request["words"]]
     if more:
         site.execsitecustomize()
