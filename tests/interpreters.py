@@ -47,6 +47,7 @@ from dynadiag.capture.startup import sitecustomize
 __all__ = ["DYNADIAG", "keep_environment", "warm"]
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
+_ROOT = Path(__file__).parents[1]
 _Real = subprocess.Popen
 _PARAMETERS = tuple(inspect.signature(_Real._execute_child).parameters)[1:]  # type: ignore[attr-defined]
 # Variables that Python, torch, Triton and compilers read early: a fork has those of the server.
@@ -98,7 +99,7 @@ def _can_be_a_fork(asked: Mapping[str, Any]) -> bool:
         and _script(_words(args)) is not None
         and all(asked[name] == value for name, value in usual.items() if name in asked)
         and (asked["preexec_fn"] is None or _State.base is not None or _unblocks_signals(asked["preexec_fn"]))
-        and _same_for_torch(os.environ if asked["env"] is None else asked["env"])
+        and _can_have_forks(os.environ if asked["env"] is None else asked["env"])
         and not _State.imported
         and sitecustomize.MODULE not in sys.modules  # the children of a recorded program get its variables as they do
         and (_State.base is None or threading.active_count() == 1)
@@ -129,8 +130,15 @@ def _script(words: list[str]) -> tuple[bool, str, list[str]] | None:
     return safe, words[0], words[1:]
 
 
-def _same_for_torch(environment: Mapping[str, str]) -> bool:
-    return _relevant_variables(environment) == _relevant_variables(_State.environment)
+def _can_have_forks(environment: Mapping[str, str]) -> bool:
+    """Whether what is loaded is what a process with this environment would load."""
+    is_same = _relevant_variables(environment) == _relevant_variables(_State.environment)
+    return is_same and not _has_another_dynadiag(environment)
+
+
+def _has_another_dynadiag(environment: Mapping[str, str]) -> bool:
+    entries = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return any(entry and Path(entry) != _ROOT and Path(entry, "dynadiag").exists() for entry in entries)
 
 
 def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -175,10 +183,11 @@ class _Server:
         self._lock = threading.Lock()
         cache = Path(tempfile.gettempdir(), "dynadiag-tests-inductor")
         environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), **_State.environment} | dict.fromkeys(_SERVERS, "1")
+        environment.pop("PYTHONPATH", None)  # each fork has its own
         self._process = _Real(
             [sys.executable, "-c", "from tests.interpreters import serve; serve()", str(theirs.fileno())],
             env=environment,
-            cwd=Path(__file__).parents[1],
+            cwd=_ROOT,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
         )
@@ -214,7 +223,7 @@ def serve() -> NoReturn:
     """Loads torch, compiles something small, and forks for each request until the channel closes."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = socket.socket(fileno=int(sys.argv[1]))
-    _State.path = tuple(sys.path[1 + len(_python_path()) :])
+    _State.path = tuple(sys.path[1:])
     import torch
 
     from dynadiag.commands import explain  # noqa: F401 - most commands need what it imports
@@ -292,7 +301,7 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     _hide_torch()
     subprocess.Popen = _Forked  # type: ignore[misc]
     more = _python_path()
-    sys.path[:] = ["", *more, *_State.path]
+    sys.path[:] = ["", *more, *(each for each in _State.path if each not in more)]  # as `site` does
     sys.orig_argv = [sys.executable, *request["words"]]
     if more:
         site.execsitecustomize()
