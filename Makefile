@@ -11,6 +11,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 3
 SELECT ?= all
+# The tests of a file run in one worker, which makes what they share once.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Each process that a test starts would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Benchmarks that are given programs or recordings; `python benchmarks/NAME.py --help` says what.
 TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
     model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants suite_cpu values whole_commands \
@@ -44,14 +48,14 @@ explain: $(READY)
 	$(BIN)/dynadiag explain samples/graph_breaks.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(PYTEST)
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --select $(SELECT)
+	$(PYTEST) --select $(SELECT)
 
 test-times: $(READY)
 	rm -rf build/test-times
-	$(BIN)/python -m pytest -n $(JOBS) --select all -p benchmarks.suite_cpu --cpu-times=build/test-times
+	$(PYTEST) --select all -p benchmarks.suite_cpu --cpu-times=build/test-times
 	$(BIN)/python -m benchmarks.suite_cpu build/test-times
 
 test-slow: $(READY)
@@ -63,7 +67,7 @@ release: $(READY)
 
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[coverage]'
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report term:skip-covered $(WITH)
+	$(PYTEST) --cov --cov-report term:skip-covered $(WITH)
 
 mutants: $(READY)
 	$(BIN)/python benchmarks/mutants.py $(WITH)

@@ -71,7 +71,7 @@ def tree_seconds() -> float:
             except OSError:  # it has ended
                 continue
             if _is_fork_server(folder):
-                fields[11:13] = "0", "0"
+                fields[11:15] = ["0"] * 4  # with what it compiled for a start
             children[int(fields[1])].append(int(folder.name))
             seconds[int(folder.name)] = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
     below, total = [os.getpid()], 0.0

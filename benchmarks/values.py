@@ -127,10 +127,15 @@ def controls(threads: int | None) -> bool:
 def record(
     folder: Path, name: str, python: str, *words: str, ranks: bool = False, threads: str | None = None
 ) -> list[Path]:
-    """Record a run of `value_pairs.py` with its values. Returns its recordings, by rank."""
+    """Record a run of `value_pairs.py` with its values. Returns its recordings, by rank.
+
+    With ``threads`` it is a run of `devices`, where no code is generated: the nodes are compared, and a machine that
+    has a GPU may take minutes to compile for its CPU.
+    """
     made = folder / (f"{name}/" if ranks else f"{name}.dynadiag")
     program = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if ranks else []
-    command = [python, "-m", "dynadiag", "record", "--values", "-o", f"{made}/" if ranks else str(made)]
+    kind = ["record"] if threads is None else ["explain", "--no-codegen"]
+    command = [python, "-m", "dynadiag", *kind, "--values", "-o", f"{made}/" if ranks else str(made)]
     command += ["-m", *program, "value_pairs.py", *words] if ranks else ["value_pairs.py", *words]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     if threads is not None:

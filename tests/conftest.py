@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.selection import left_out, long_tests
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SELECTION = pytest.StashKey[tuple[str, bool]]()  # which tests, and whether no test was named
-_LONGEST = 10.0  # CPU seconds from which on a test begins early, so that no worker is left alone with one at the end
+_SHORT = 0.1  # CPU seconds of a test that is not among the long ones, about
 
 # A deadline of an example would fail on a busy machine.
 settings.register_profile("dynadiag", deadline=None)
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is not selected, and begin with the tests that take longest."""
+    """Leave out what is not selected, and begin with the files that take longest: no worker is left alone with one."""
     (select, whole_suite), seconds = config.stash[_SELECTION], long_tests()
     if select != "all":
         long = left_out((item.nodeid for item in items), seconds)
@@ -46,7 +47,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if (item.nodeid in long) != (select == "rest")])
         items[:] = kept
     if whole_suite:
-        items.sort(key=lambda item: -max(0.0, seconds.get(item.nodeid, 0.0) - _LONGEST))
+        files = defaultdict[Path, float](float)
+        for item in items:
+            files[item.path] += seconds.get(item.nodeid, _SHORT)
+        items.sort(key=lambda item: -files[item.path])
 
 
 @pytest.hookimpl(optionalhook=True)

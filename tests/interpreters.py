@@ -28,6 +28,7 @@ import os
 import random
 import runpy
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -40,6 +41,9 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import Any, NoReturn
 
+from dynadiag.capture.launch import SignalRelay
+from dynadiag.capture.startup import sitecustomize
+
 __all__ = ["DYNADIAG", "keep_environment", "warm"]
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
@@ -49,8 +53,8 @@ _PARAMETERS = tuple(inspect.signature(_Real._execute_child).parameters)[1:]  # t
 _EARLY = ("PYTHON", "TORCH", "PYTORCH", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "CXX", "PATH")
 _SERVERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS", "PYTORCH_NVML_BASED_CUDA_CHECK")
 # What is heeded here, or read late, or no different: all forks of one server hash alike.
-_HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES"}
-_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED"}
+_HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCHDYNAMO_DISABLE"}
+_HEEDED |= {"PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HIGH = 500  # descriptors on their way are numbered from here
 _prctl = ctypes.CDLL(None).prctl
@@ -87,16 +91,23 @@ class _Forked(_Real):  # type: ignore[type-arg]
 
 def _can_be_a_fork(asked: Mapping[str, Any]) -> bool:
     args = asked["args"]
-    usual = {"shell": False, "preexec_fn": None, "gid": None, "uid": None, "umask": -1, "process_group": -1}
+    usual = {"shell": False, "gid": None, "uid": None, "umask": -1, "process_group": -1}
     return (
         isinstance(args, list | tuple)
         and str(args[0]) in (sys.executable, str(DYNADIAG))
         and _script(_words(args)) is not None
         and all(asked[name] == value for name, value in usual.items() if name in asked)
+        and (asked["preexec_fn"] is None or _State.base is not None or _unblocks_signals(asked["preexec_fn"]))
         and _same_for_torch(os.environ if asked["env"] is None else asked["env"])
         and not _State.imported
+        and sitecustomize.MODULE not in sys.modules  # the children of a recorded program get its variables as they do
         and (_State.base is None or threading.active_count() == 1)
     )
+
+
+def _unblocks_signals(function: Callable[[], object]) -> bool:
+    """Whether it undoes what `SignalRelay` blocks. In a fork of the server no signal is blocked."""
+    return function.__qualname__.startswith(SignalRelay.__qualname__)
 
 
 def _words(args: Sequence[Any]) -> list[str]:
@@ -130,6 +141,7 @@ class _State:
     """What this process began with. A test may change its environment before the server starts."""
 
     base: set[int] | None = None  # descriptors of the server's libraries
+    path: tuple[str, ...] = ()  # what Python itself and its site have on the path
     environment: Mapping[str, str] = types.MappingProxyType(dict(os.environ))
     imported = False  # the program has imported torch: a fork of it would be no fresh interpreter
 
@@ -147,7 +159,9 @@ def _start_fork(asked: Mapping[str, Any]) -> int | None:
         "parent": os.getpid(),
     }
     descriptors = [*standard, *sorted(asked["pass_fds"])]
-    return _server().start(request, descriptors) if _State.base is None else _fork_here(request, descriptors)
+    if _State.base is None:
+        return _server().start(request, descriptors)
+    return _fork_here(request, descriptors, asked["preexec_fn"])
 
 
 # --- in the process that pytest runs in ---
@@ -200,9 +214,10 @@ def serve() -> NoReturn:
     """Loads torch, compiles something small, and forks for each request until the channel closes."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     channel = socket.socket(fileno=int(sys.argv[1]))
-    path = list(sys.path)
+    _State.path = tuple(sys.path[1 + len(_python_path()) :])
     import torch
 
+    from dynadiag.commands import explain  # noqa: F401 - most commands need what it imports
     from dynadiag.trial import zygote
 
     if not torch.cuda.is_available():
@@ -211,7 +226,6 @@ def serve() -> NoReturn:
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of what is loaded, and come later than a program's own
     _State.base = _open_descriptors() - {channel.fileno()}
-    sys.path[:] = path  # torch's loading adds to it
     channel.send(b"no" if torch.cuda.is_available() else b"ready")
     while True:
         _, descriptors, _, _ = socket.recv_fds(channel, 16, 250)
@@ -243,11 +257,13 @@ def _fork_and_leave(channel: socket.socket, descriptors: list[int]) -> NoReturn:
 # --- in the forks ---
 
 
-def _fork_here(request: dict[str, Any], descriptors: list[int]) -> int:
+def _fork_here(request: dict[str, Any], descriptors: list[int], before: Callable[[], object] | None) -> int:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
+        if before is not None:
+            before()
         _become(request, descriptors, writing)
     os.close(writing)
     os.read(reading, 16)
@@ -275,7 +291,17 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     _redirect_streams()
     _hide_torch()
     subprocess.Popen = _Forked  # type: ignore[misc]
+    more = _python_path()
+    sys.path[:] = ["", *more, *_State.path]
+    sys.orig_argv = [sys.executable, *request["words"]]
+    if more:
+        site.execsitecustomize()
     _end(_status(functools.partial(_run, request["words"])))
+
+
+def _python_path() -> list[str]:
+    value = os.environ.get("PYTHONPATH")
+    return [os.path.abspath(entry) for entry in value.split(os.pathsep)] if value else []  # noqa: PTH100 - as Python
 
 
 def _open_descriptors() -> set[int]:
@@ -298,15 +324,16 @@ def _take(descriptors: list[int], numbers: list[int], answer: int) -> int:
 def _redirect_streams() -> None:
     """Drop output that a parent process had buffered but not written."""
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for number, name in ((1, "stdout"), (2, "stderr")):
         before = getattr(sys, name)
         raw = io.FileIO(number, "w", closefd=False)
         stream = io.TextIOWrapper(
-            raw if before.write_through else io.BufferedWriter(raw),
+            raw if is_unbuffered else io.BufferedWriter(raw),
             before.encoding,
             before.errors,
             line_buffering=number == 2 or os.isatty(number),
-            write_through=before.write_through,
+            write_through=is_unbuffered,
         )
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
@@ -362,7 +389,6 @@ def _run(words: list[str]) -> None:
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __spec__=None, __annotations__={})
     sys.path[0:1] = [] if safe else [{"-c": "", "-m": str(Path.cwd())}.get(first, str(Path(first).resolve().parent))]
-    sys.orig_argv = [sys.executable, *words]
     if first == "-c":
         sys.argv = ["-c", *rest[1:]]
         exec(compile(rest[0], "<string>", "exec"), main.__dict__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interpreters import warm
+from tests.interpreters import DYNADIAG, warm
 
 SHOWS = """
 import atexit, os, signal, sys
@@ -35,7 +36,7 @@ def _ran(words: list[str], folder: Path, descriptor: int) -> tuple[int, str, str
     done = subprocess.run(
         [sys.executable, *words, f"/proc/self/fd/{descriptor}"],
         cwd=folder,
-        env={**os.environ, "MINE": "1", "PARENT": str(os.getpid())},
+        env={**os.environ, "MINE": "1", "PARENT": str(os.getpid()), "PYTHONPATH": f"{folder}/one:two"},
         input="typed",
         capture_output=True,
         text=True,
@@ -69,6 +70,25 @@ def test_a_process_that_has_imported_torch_and_another_setting_of_torchs_get_a_r
         after = subprocess.check_output([sys.executable, "-c", f"import torch\n{starts}"], text=True)
         other = subprocess.check_output([sys.executable, "-c", asks], text=True, env={**os.environ, "TORCH_LOGS": ""})
     assert [forked, after, other] == ["True\n", "False\n", "False\n"]
+
+
+def test_a_recorded_program_is_a_fork_too_and_its_children_are_recorded(tmp_path: Path) -> None:
+    ours = "[name for name in os.environ if 'DYNADIAG' in name or name == 'PYTHONPATH']"
+    shows = f"import os, sys; print(sys.argv, sys.path, {ours}, '_dynadiag_start' in sys.modules)"
+    child = "import sys; print('tests.interpreters' in sys.modules, '_dynadiag_start' in sys.modules)"
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"{shows}\nprint('tests.interpreters' in sys.modules, flush=True)\nimport subprocess\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}])"
+    )
+    command = [str(DYNADIAG), "explain", "--force", "-o", str(tmp_path / "run.dynadiag"), str(program)]
+    shown = []
+    for way in (contextlib.nullcontext(), warm()):
+        with way:
+            shown.append(subprocess.check_output(command, text=True).splitlines()[:3])
+    real, forked = shown
+    assert real[0] == forked[0]
+    assert [*real[1:], *forked[1:]] == ["False", "False True", "True", "False True"]
 
 
 def test_it_is_a_child_that_can_be_waited_for_and_killed() -> None:

@@ -182,8 +182,7 @@ def _shown_without(bisection: Bisection, located: FailingRung, finding: DescentR
     found = [rung for rung, error in errors.items() if error.status_against(shown, across_rungs=True) == "same"]
     if not found:
         return None
-    told = "".join(shown.message.splitlines()[:1]).rstrip(".")
-    bisection.notes.append(f"at {found[0]} it fails with another error: {shown.type}: {told} (the search is for that)")
+    bisection.notes.append(f"at {found[0]} it fails with another error, and the search is for that: {shown.text}")
     rungs = located.rungs | {located.rung: "different"} | dict.fromkeys(found, "same")
     return replace(located, rung=found[0], outcome=errors[found[0]], rungs=rungs)
 
@@ -195,7 +194,7 @@ def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: Descent
         plan = replace(finding.plans[0], rung=rung, record=())
         if bisection.search.run(plan, f"{rung}, the culprits off", across_rungs=True).passed:
             error = bisection.search.run(*bisection.labeled_rung(rung)).signature  # known from the ladder
-            shown = f"{error.type}: {''.join(error.message.splitlines()[:1])}" if error else "otherwise"
+            shown = error.text if error else "otherwise"
             bisection.notes.append(f"at {rung} it fails with another error, which the same culprit explains: {shown}")
             return replace(located, rung=rung)
     return located

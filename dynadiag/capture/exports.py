@@ -31,6 +31,7 @@ _MAX_MESSAGE = 20_000  # characters of an exception's message that are recorded
 def describe_export(outcome: str, caller: FrameType) -> dict[str, Any] | None:
     """Return the data of an export that begins or ends in ``caller``. A failed one has its exception.
 
+    ``again``: it is a draft's second attempt, with `Dim.AUTO` for each `Dim`, after the first violated a constraint.
     None where torch may yet load a file that its reader failed at.
     """
     frames = [caller]
@@ -42,6 +43,8 @@ def describe_export(outcome: str, caller: FrameType) -> dict[str, Any] | None:
     lines = {id(frame): line for frame, line in inner}
     below = [frame for frame, _ in inner if frame not in frames]
     data = {"outcome": outcome, **_call(frames), **_failure(failure, below, lines)}
+    if outcome == "begun" and torch_private.is_second_attempt(frames):
+        data["again"] = True
     if (api := data["api"]) not in torch_private.FILES:
         return data
     path = torch_private.loaded_file(frames)

@@ -173,14 +173,21 @@ def _end_recording(recorder: Recorder, started: float) -> None:
 
 
 def _mark_after(calls: int) -> None:
-    """Mark the warm-up as over when the first compiled function that is called is called for the time after these."""
+    """Mark the warm-up as over when the first compiled function that is called is called for the time after these.
+
+    The end of the last call before has a mark too: a program may make no other.
+    """
     made = itertools.count(1)
     first: list[object] = []
 
     def count(callback: object) -> None:
         first[:] = first or [callback]
-        if callback is first[0] and next(made) == calls + 1:
+        number = next(made) if callback is first[0] else 0
+        if number == calls + 1:
             torch_private.mark_warm(calls)
+        elif number == calls:
+            ended = functools.partial(torch_private.mark_warm, calls, torch_private.LAST_WARM_CALL)
+            torch_private.call_at_end_of_call(sys._getframe(1), ended)
 
     torch_private.call_before_compiled_calls(count)
 

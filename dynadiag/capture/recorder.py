@@ -216,7 +216,8 @@ class Recorder(logging.Handler):
                 payload: str | None = getattr(record, "payload", None)
                 self._probe(metadata, payload or "", sys._getframe(1))
                 self._append(metadata, payload, record)
-                if metadata.get("artifact") == torch_private.WARM_UP and self._warm is None:
+                is_warm = metadata.get("artifact") in (torch_private.WARM_UP, torch_private.LAST_WARM_CALL)
+                if is_warm and self._warm is None:
                     self._warm = payload or ""
             except Exception as error:  # noqa: BLE001 - it would reach the user's program through torch.compile
                 self.give_up(error)

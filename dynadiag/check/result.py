@@ -14,6 +14,7 @@ from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.rules import Rule
+from dynadiag.recording.code_origin import user_span
 
 
 class CheckRule(StrEnum):
@@ -157,7 +158,7 @@ def _budget_problem(
 def _failed(run: Measurement) -> Problem:
     code = run.exit_code or 0
     if not code:
-        text = "the recording reached its size limit (--limit): what came later is not known"
+        text = "the recording reached its size limit (--limit GB): what came later is not known"
         return _budget_problem(run, CheckRule.FAILED, text)
     how = f"signal {-code} ended it" if code < 0 else f"exit code {code}"
     return _budget_problem(run, CheckRule.FAILED, f"the program failed: {how}")
@@ -168,7 +169,8 @@ def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Itera
     # What was compiled after the program said that its warm-up was over, or after the calls that `--after` names.
     for named, each in run.late:
         text = f"{named} was compiled after the warm-up (compile {each.compile_id})"
-        yield _budget_problem(run, CheckRule.COMPILED_LATE, text, each.file, each.line, each.function)
+        span = user_span(each)
+        yield _budget_problem(run, CheckRule.COMPILED_LATE, text, span.file, span.line, each.function)
     if run.cold_after is not None:
         calls = count(run.cold_after, "call")
         text = f"no warm-up of {calls} is recorded: the first compiled function was not called again after so many"

@@ -114,7 +114,7 @@ def add_recorder_options(parser: argparse.ArgumentParser) -> None:
         type=common.positive_number("a size in gigabytes"),
         metavar="GB",
         default=2.0,
-        help="size cap of the log (default 2)",
+        help="size cap of the log in gigabytes, after which nothing more is recorded (default 2)",
     )
     parser.add_argument(
         "--seconds",

@@ -114,7 +114,7 @@ def _with_summary(result: VariantResult) -> VariantResult:
     """The result with the summary of its recording. Without one if the process ended before it recorded anything."""
     if result.recording is None or not result.recording.exists():
         return replace(result, recording=None)
-    return replace(result, compiled=read_summary(result.recording))
+    return replace(result, compiled=read_summary(result.recording, result.variant.step))
 
 
 def _mark_unmeasured(result: VariantResult) -> VariantResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import msgspec
 
@@ -164,7 +164,7 @@ def _figures(results: Sequence[VariantResult]) -> list[Column]:
             ("tensor cores", lambda result: _percent(result.gpu.tensor_core_share if result.gpu else None)),
             ("cold call", lambda result: short_duration(result.gpu.cold) if result.gpu else _MISSING),
         ]
-    columns += [("kernels", lambda result: str(kernels.per_call) if (kernels := kernel_counts(result)) else _MISSING)]
+    columns += [("kernels", lambda result: f"{kernels.per_call:g}" if (kernels := kernel_counts(result)) else _MISSING)]
     return columns + [(name, _counted(name)) for name in ("graphs", "breaks", "recompiles")]
 
 
@@ -216,7 +216,9 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
     elif measured:
         yield "first peak: growth of the process's memory; warm peak: what the tensors of a call held at once"
     if not any(result.gpu for result in measured) and any(kernel_counts(result) for result in measured):
-        yield "kernels: calls in the generated code, of Inductor's kernels and of library kernels"
+        yield (
+            "kernels: what one warm call runs: Inductor's kernels, those of libraries, and operators that run in Python"
+        )
 
 
 def _noise_note(rounds: int) -> str:
@@ -274,10 +276,11 @@ class PeakMemory:
 class KernelCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The kernels of one call, and how they were counted. What the way of counting does not give is null."""
 
-    per_call: int
+    per_call: float
     source: str = msgspec.field(name="from")
-    generated: int | None = None
-    extern: int | None = None
+    generated: float | None = None
+    extern: float | None = None
+    uncompiled: float | None = None
     kernels: int | None = None
     launches: int | None = None
     triton_share: float | None = None
@@ -412,18 +415,14 @@ def _warm_call(result: VariantResult) -> WarmCall | None:
 
 
 def kernel_counts(result: VariantResult) -> KernelCounts | None:
-    """The kernels of one call: by torch's profiler on a GPU, else in the generated code; None if there is none."""
+    """The kernels of one call: by torch's profiler on a GPU, else by the code that ran; None if that is not known."""
     gpu, summary = result.gpu, result.compiled
     if gpu is not None:
         return KernelCounts(per_call=gpu.kernels, source="torch.profiler", **msgspec.to_builtins(gpu))
-    if summary is None or not summary.generated + summary.extern:
+    if summary is None or summary.kernels is None:
         return None
-    return KernelCounts(
-        per_call=summary.generated + summary.extern,
-        source="generated code",
-        generated=summary.generated,
-        extern=summary.extern,
-    )
+    counts = summary.kernels
+    return KernelCounts(per_call=counts.total, source="profile and generated code", **asdict(counts))
 
 
 def _compile_seconds(summary: CompileSummary) -> dict[str, float]:

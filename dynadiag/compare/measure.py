@@ -23,7 +23,7 @@ from torch.utils import benchmark
 
 from dynadiag.compare.profile_spans import CALL, GRAPH, LAUNCHES, ProfileSpan, compile_ids_run, warm_calls
 from dynadiag.compare.variant import Variant
-from dynadiag.torch_private.operator_profile import allocated_at_once, mark_graphs, profiler_mark
+from dynadiag.torch_private.operator_profile import allocated_at_once, computes, mark_graphs, profiler_mark
 
 _WITHOUT_CUDA_GRAPHS = ("default", "max-autotune-no-cudagraphs")  # modes
 # Calls before a variant is warm. With CUDA graphs the first call compiles and runs, the second records the graph, and
@@ -130,7 +130,9 @@ def _profiled(steps: Iterable[Callable[[], Any]]) -> list[ProfileSpan]:
     return [
         ProfileSpan(event.name, event.time_range.start * 1e-6, event.time_range.end * 1e-6)
         for event in events
-        if event.thread in threads and event.device_type == DeviceType.CPU
+        if event.thread in threads
+        and event.device_type == DeviceType.CPU
+        and ("::" not in event.name or computes(event.name))
     ]
 
 

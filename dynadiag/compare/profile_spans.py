@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from dynadiag.explanation.runtime_cost import CodeRun, WarmCalls
-from dynadiag.torch_private.operator_profile import CACHE_LOOKUP, COMPILED_REGION
+from dynadiag.torch_private.operator_profile import CACHE_LOOKUP, COMPILED_BACKWARD, COMPILED_REGION
 
 CALL, GRAPH = "dynadiag call", "dynadiag graph"  # the marks that `measure` sets
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")  # prefixes of the names of CUDA's launch calls
+_NODES = (CALL, GRAPH, CACHE_LOOKUP, COMPILED_BACKWARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def warm_calls(spans: Iterable[ProfileSpan], others: Sequence[str] = ()) -> Warm
         seconds=median(call.span.seconds for call in calls),
         outside=max(0.0, median(_own_seconds(call) for call in calls)),
         outside_operators=fmean(call.operators for call in calls),
+        backwards=fmean(sum(each.span.name == COMPILED_BACKWARD for each in _nodes(call)) for call in calls),
         uses=tuple(_use(key, [each.get(key, _Tally()) for each in tallies]) for key in keys),
         others=tuple(others),
     )
@@ -92,15 +94,16 @@ def compile_ids_run(spans: Iterable[ProfileSpan]) -> tuple[str, ...]:
 
 
 def _calls(spans: Iterable[ProfileSpan]) -> Iterator[_Node]:
-    """The calls as trees. Operators and launches count for the innermost span; nested operators do not count."""
+    """The calls as trees. Operators and launches count for the innermost span; nested operators do not count.
+
+    A graph and a compiled backward are nodes of their own: what they call is in their code.
+    """
     open_: list[tuple[ProfileSpan, _Node | None]] = []
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         while open_ and open_[-1][0].end <= span.start:
             open_.pop()
         around = next((node for _, node in reversed(open_) if node is not None), None)
-        node = (
-            _Node(span) if span.name in (CALL, GRAPH, CACHE_LOOKUP) or span.name.startswith(COMPILED_REGION) else None
-        )
+        node = _Node(span) if span.name in _NODES or span.name.startswith(COMPILED_REGION) else None
         if node is not None and around is not None:
             around.inside.append(node)
         elif node is not None and span.name == CALL:
@@ -109,6 +112,12 @@ def _calls(spans: Iterable[ProfileSpan]) -> Iterator[_Node]:
             _count(around, span, within_operator=bool(open_) and "::" in open_[-1][0].name)
         if node is not None or around is not None:
             open_.append((span, node))
+
+
+def _nodes(node: _Node) -> Iterator[_Node]:
+    yield node
+    for child in node.inside:
+        yield from _nodes(child)
 
 
 def _count(around: _Node, span: ProfileSpan, *, within_operator: bool) -> None:

@@ -1,7 +1,7 @@
 """Two recordings side by side: step time, peak memory and launches, and the stage of compiling that explains them.
 
 `dynadiag compare` writes what it measured into each variant's recording (``dynadiag_measured``). Of other recordings
-the peak of the process and the kernel calls are known, and no time.
+the peak of the process is known, and no time; the kernels of a call are where all is one piece of compiled code.
 
 Two recordings are not measured in turn, so that the machine may have been slower for one of them. Each has the time of
 work that is the same in all programs: a step time differs only beyond what that work differs by.
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dynadiag.check.measurement import peak_memory
+from dynadiag.compare.call_kernels import kernels_of_a_call
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.diff.difference import COMPILED_STAGES, Comparison, Difference
 from dynadiag.diff.environment_differences import changed_fact
 from dynadiag.explanation.formatting import count, list_some, short_duration, size_text
 from dynadiag.explanation.runtime_cost import WarmCalls, read_warm_calls
 from dynadiag.explanation.source import first_event_data, first_payload
-from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, document_of
@@ -62,7 +62,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of both recordings, in seconds, bytes or calls; None where it was not recorded.
+    """One figure of both recordings, in seconds, bytes or calls; None where it is not known.
 
     The intervals are those of the median, None where it was counted once. ``machine`` is the interval of how many times
     longer the same work took on B's machine. ``unlike`` says why the two cannot be compared, empty where they can.
@@ -101,7 +101,7 @@ class Figure:
     def verdict(self) -> str:
         """The last cell of its row."""
         if self.a is None or self.b is None:
-            return "not recorded"
+            return "not known"
         same = "the same" if self.a == self.b else "within the noise"
         return self.unlike or ("differs" if self.differs else same)
 
@@ -179,15 +179,16 @@ def _peaks(a: Recording, b: Recording, first: Measured, second: Measured) -> Fig
 
 
 def _launches(a: Recording, b: Recording, first: Measured, second: Measured) -> Figure:
-    """The launches of a call on a GPU where they were measured, else the kernel calls in the generated code."""
+    """The launches of a call on a GPU where they were measured, else what a call runs by the generated code."""
     was, now = first.launches, second.launches
     unlike = _OTHERWISE if (was is None) != (now is None) else ""
-    was, now = _kernel_count(a) if was is None else was, _kernel_count(b) if now is None else now
-    return Figure("launches", was, now, unlike=unlike)
+    counts = _kernel_count(a, first) if was is None else was, _kernel_count(b, second) if now is None else now
+    return Figure("launches", *counts, unlike=unlike)
 
 
-def _kernel_count(recording: Recording) -> int | None:
-    return len(kernel_calls(recording)) or None  # what is not compiled, or by another backend, launches unseen
+def _kernel_count(recording: Recording, measured: Measured) -> float | None:
+    found = kernels_of_a_call(recording, read_warm_calls(recording), measured.given.get("step"))
+    return None if found is None else found.total
 
 
 def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference]) -> str:
@@ -206,7 +207,10 @@ def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[D
     if {each.stage for each in explained} == {"guard"} and checks / longer < _EXPLAINS:
         return f"{_by(longer)}, and guards {_by(checks)} by {what}"
     if explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS:
-        kernels = _kernel_count(a), _kernel_count(b)  # the generated code is read only where they decide
+        kernels = (
+            _kernel_count(a, _read(a)),
+            _kernel_count(b, _read(b)),
+        )  # the generated code is read only where they decide
         if kernels[0] == kernels[1] is not None:
             return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
     return ""

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dynadiag.compare.call_kernels import CallKernels, kernels_of_a_call
 from dynadiag.compare.variant import Variant
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls, entries
 from dynadiag.explanation.source import event_data
 from dynadiag.explanation.timing import shares
-from dynadiag.kernels.module_parser import parse_module
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Compile, Kernel
+from dynadiag.recording.records import Break, Compile
 from dynadiag.trial.signature import Signature
 
 CONFIDENCE = 15 / 16  # of an interval: with five rounds, the interval from the smallest to the largest has it
@@ -191,9 +191,8 @@ def _break_even(mine: Sequence[float], warm: float, theirs: Sequence[float], eag
 class CompileSummary:
     """What was compiled in one variant.
 
-    ``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler. ``generated`` and ``extern``
-    count the kernel calls in the last compiled code: Inductor's own kernels, and library kernels. One call of the
-    function launches that many if it runs each piece of code once. ``no_graphs`` says why nothing was compiled, if
+    ``seconds`` is the time of all compiles, ``parts`` the same by part of the compiler. ``kernels`` counts what a warm
+    call runs on a CPU, None where that is not known. ``no_graphs`` says why nothing was compiled, if
     nothing was. ``cached``: some code came from torch's cache. ``warm``, ``prices`` (the breaks with their costs)
     and ``entries`` describe the profiled warm calls.
     """
@@ -203,8 +202,7 @@ class CompileSummary:
     graphs: int
     breaks: int
     recompiles: int
-    generated: int
-    extern: int
+    kernels: CallKernels | None
     cached: bool
     no_graphs: str | None
     no_cudagraphs: tuple[str, ...]
@@ -215,19 +213,14 @@ class CompileSummary:
     cwd: str | None = None
 
 
-def read_summary(path: Path) -> CompileSummary:
-    """Summarize the recording, or the journal, of a variant."""
+def read_summary(path: Path, step: str) -> CompileSummary:
+    """Summarize the recording, or the journal, of a variant that was called in this ``step``."""
     with open_recording(path) as recording:
-        return _summarize(explain(recording), recording)
+        return _summarize(explain(recording), recording, step)
 
 
-def _summarize(explanation: Explanation, recording: Recording) -> CompileSummary:
+def _summarize(explanation: Explanation, recording: Recording, step: str) -> CompileSummary:
     parts = _parts(explanation.compiles)
-    calls = [
-        call
-        for event in _latest_module_events(explanation.kernels)
-        for call in parse_module(recording.payload(event)).calls
-    ]
     # The reasons why Inductor skipped CUDA graphs although they were requested, each once.
     found: dict[str, None] = {}
     for kind in ("compilation_metrics", "bwd_compilation_metrics"):
@@ -240,8 +233,7 @@ def _summarize(explanation: Explanation, recording: Recording) -> CompileSummary
         graphs=explanation.graph_count,
         breaks=explanation.break_count,
         recompiles=explanation.recompile_count,
-        generated=sum(call.is_generated for call in calls),
-        extern=sum(not call.is_generated for call in calls),
+        kernels=kernels_of_a_call(recording, explanation.warm, step),
         cached=any(item.cache == "hit" for item in explanation.compiles),
         no_graphs=None if explanation.graph_count else explanation.headline.sentence,
         no_cudagraphs=tuple(found),
@@ -259,14 +251,3 @@ def _parts(compiles: Iterable[Compile]) -> dict[str, float]:
         for share in shares(item.seconds):
             found[share.part] = found.get(share.part, 0.0) + share.seconds
     return found
-
-
-def _latest_module_events(kernels: Iterable[Kernel]) -> tuple[int, ...]:
-    """The events that hold the generated modules of each frame's last compile. Earlier ones are for other inputs."""
-    last: dict[str, str] = {}
-    events: dict[int, str] = {}
-    for kernel in kernels:
-        last[kernel.compile_id.rpartition("/")[0]] = kernel.compile_id
-        if kernel.event is not None:
-            events[kernel.event] = kernel.compile_id
-    return tuple(event for event, compile_id in events.items() if compile_id in last.values())

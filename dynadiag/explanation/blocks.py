@@ -213,18 +213,20 @@ def is_condition(source: str | None, span: Span) -> bool:
 
 
 def is_loop_condition(source: str | None, span: Span) -> bool:
-    """Whether a place decides how often a loop runs: the condition of a ``while``, or of an ``if`` that breaks out."""
-    return bool(_expressions(source, span, _loop_condition))
+    """Whether a place decides how often a loop runs: the condition of a ``while``, or of an ``if`` that leaves one."""
+    loops: list[ast.For | ast.While] = [*_nodes(source, ast.For), *_nodes(source, ast.While)]
+    return bool(_expressions(source, span, lambda node: node.test if decides_a_loop(node, loops) else None))
 
 
-def decides_a_loop(node: ast.AST) -> TypeGuard[ast.While | ast.If]:
-    """Whether the condition of a node decides how often a loop runs: a ``while``, or an ``if`` that breaks out."""
-    sides = (node.body, node.orelse) if isinstance(node, ast.If) else ()
-    return isinstance(node, ast.While) or any(isinstance(each, ast.Break) for side in sides for each in side)
+def decides_a_loop(node: ast.AST, loops: Sequence[ast.For | ast.While]) -> TypeGuard[ast.While | ast.If]:
+    """Whether the condition of a node decides how often one of these loops runs.
 
-
-def _loop_condition(node: ast.AST) -> ast.expr | None:
-    return node.test if decides_a_loop(node) else None
+    That of a ``while`` does, and of an ``if`` that breaks out or returns.
+    """
+    if not isinstance(node, ast.If):
+        return isinstance(node, ast.While)
+    kinds = {type(each) for each in (*node.body, *node.orelse)}
+    return ast.Break in kinds or (ast.Return in kinds and any(node in ast.walk(loop) for loop in loops))
 
 
 def is_iterated(source: str | None, span: Span) -> bool:

@@ -36,6 +36,7 @@ from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     branch_decision,
+    called_name,
     may_resize,
     taken_number,
     takes_from_arguments,
@@ -59,7 +60,8 @@ _WRAPPER_CLASSES = {"DDP": DDP}
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
 _ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
-_RANDOM = ("np.random.", "numpy.random.", "random.", "torch.rand", "torch.bernoulli")
+_NUMPYS_RANDOM = ("np.random.", "numpy.random.")
+_RANDOM = (*_NUMPYS_RANDOM, "random.", "torch.rand", "torch.bernoulli")
 _CHANCE = ("random", "_random", "Random", "secrets")
 
 
@@ -311,6 +313,21 @@ class BreakCase:
         """Whether a random number is drawn: of Python's, of NumPy's, or out of a random tensor of torch's."""
         called = called_in_condition(self.source, self.item.span)
         return self.python_module in _CHANCE or any(name.startswith(_RANDOM) for name in called)
+
+    @property
+    def is_drawn_by_numpy(self) -> bool:
+        """Whether the call that breaks draws a number of NumPy's: torch draws a tensor, and Python needs its value."""
+        call = call_at(self.source, self.item.span)
+        return call is not None and ast.unparse(call.func).startswith(_NUMPYS_RANDOM)
+
+    @property
+    def copied(self) -> str | None:
+        """What the call that breaks makes a deep copy of."""
+        call = call_at(self.source, self.item.span)
+        if call is None or called_name(call) != "deepcopy" or len(call.args) != 1:
+            return None
+        text = ast.unparse(call.args[0])
+        return text if isinstance(call.args[0], (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else f"({text})"
 
     @property
     def has_keywords(self) -> bool:

@@ -17,6 +17,7 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
+from dynadiag.explanation.unknown_values import required_at
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 
@@ -56,6 +57,7 @@ _KNOWN = frozenset(
 # The numbers of torch's registry.
 _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
+_COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT = "GB9186"
 _CLOCK = "GB9193"  # 2.15
@@ -198,8 +200,13 @@ _RULES = (
     ),
     Remedy(
         "branch.assert",
-        "Check it in the graph: `torch._assert_async(condition, message)`, which raises a RuntimeError.",
-        when(theirs, lambda case: case.only_raises and case.block is None),
+        "Check it in the graph: `torch._assert_async({required}, message)`, which raises a RuntimeError where that "
+        "does not hold.",
+        when(
+            theirs,
+            lambda case: case.only_raises and case.block is None,
+            required=lambda case: required_at(case.source, case.item.span) or "what_must_hold",
+        ),
         trials=(Trial("raises_on_values_in_the_graph", case="GB0170"),),
     ),
     Remedy(
@@ -268,6 +275,23 @@ _RULES = (
         "`torch.where(torch.rand(()) < p, a, b)`.",
         when(theirs, lambda case: case.is_chance and case.is_condition),
         trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
+    ),
+    Remedy(
+        "chance.number",
+        "Draw before the compiled call and pass the number in, as an argument. torch makes a tensor of what NumPy "
+        "draws, so that the line breaks with `capture_scalar_outputs`, too.",
+        when(theirs, lambda case: case.is_item and case.is_drawn_by_numpy and not case.is_condition),
+        trials=(Trial("draws_with_numpy"),),
+    ),
+    Remedy(
+        "copy.clone",
+        "Where `{copied}` is a tensor, write `{copied}.detach().clone()`. (Such a copy takes no gradient.)",
+        when(
+            _is(_COPY),
+            lambda case: case.owner.is_user and case.copied is not None,
+            copied=lambda case: case.copied or "",
+        ),
+        trials=(Trial("copies_a_tensor", ("2.13", "2.14", "2.15"), _COPY),),
     ),
     Remedy(
         "library.known",
@@ -413,16 +437,42 @@ _RULES = (
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
     ),
     Remedy(
+        "item.decides_afterwards",
+        "Return the tensor, convert it after the compiled call, and do there what is made of the number: it decides "
+        "only what is shown or kept.",
+        when(
+            theirs,
+            lambda case: case.decision is not None and case.decision.only_shows and not case.decision.is_direct,
+            lambda case: bool(case.uses) and case.uses <= {"log", "store", "return", "branch"},
+            lambda case: not (case.within_checkpoint or case.custom_function or case.is_inlined),
+        ),
+        trials=(Trial("keeps_a_mean_of_items", case=_ITEM),),
+    ),
+    Remedy(
+        "item.key",
+        "A key of a dict has to be known while tracing. Let tensors group the rows (`index_add`, `scatter_reduce`), or "
+        "fill the dict outside of the compiled function.",
+        when(theirs, lambda case: case.is_item and "key" in case.uses),
+        trials=(Trial("groups_by_items", case=_DATA),),
+    ),
+    Remedy(
+        "item.order",
+        "Order the tensor itself (`torch.sort`, `torch.topk`, `torch.argsort`): Python compares the numbers here, and "
+        "tracing has none. What needs the numbers goes after the compiled call.",
+        when(theirs, lambda case: case.is_item and "order" in case.uses),
+        trials=(Trial("sorts_by_items", case=_ITEM), Trial("sorts_a_list", case="GB0109")),
+    ),
+    Remedy(
         "item.capture",
         "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
         when(
             _is(_ITEM, _DATA),
             lambda case: (
                 case.is_item
-                and not (case.picked_from or case.in_hook)
+                and not (case.picked_from or case.in_hook or case.is_drawn_by_numpy)
                 and case.decision is None
                 and case.facts.within is None
-                and "log" not in case.uses
+                and case.uses.isdisjoint({"log", "order", "key"})
             ),
         ),
         trials=(

@@ -14,6 +14,7 @@ from dynadiag.explanation.unknown_values import (
     asked_decision,
     called_name,
     condition_at,
+    ends_loop,
     may_resize,
     number_names,
     required_at,
@@ -69,6 +70,11 @@ class ExportCase:
     def tensor_required(self) -> str | None:
         """What must hold of tensors at the line, where one side of the branch there only raises."""
         return required_at(self._source, self.span) if self.tensor_condition is not None else None
+
+    @cached_property
+    def ended_loop(self) -> str | None:
+        """The kind of loop ("for", "while") that values of a tensor end at the line."""
+        return ends_loop(self._source, self.span) if self.tensor_condition is not None else None
 
     @cached_property
     def may_resize(self) -> bool:

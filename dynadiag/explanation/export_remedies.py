@@ -20,8 +20,8 @@ def _when(holds: Callable[[ExportCase], bool], /, **slots: Callable[[ExportCase]
 
 
 def _chooses(case: ExportCase) -> bool:
-    """Whether values of a tensor choose what runs: no side only raises."""
-    return case.tensor_condition is not None and not case.tensor_required
+    """Whether values of a tensor choose what runs: no side only raises, or ends a loop."""
+    return case.tensor_condition is not None and not (case.tensor_required or case.ended_loop)
 
 
 def _condition(case: ExportCase) -> str:
@@ -109,6 +109,19 @@ EXPORTS = (
         "is then part of the exported program, and raises a RuntimeError.",
         _when(lambda case: bool(case.tensor_required), condition=lambda case: case.tensor_required or ""),
         trials=(Trial("exports_a_check"),),
+    ),
+    Remedy(
+        "export.tensor.steps",
+        "Let the loop make all its steps, and those after its end keep what there was: `done = done | ({condition})`, "
+        "`state = torch.where(done, state, new)`.",
+        _when(lambda case: case.ended_loop == "for" and not case.tensor_required, condition=_condition),
+        trials=(Trial("exports_a_loop_that_returns"),),
+    ),
+    Remedy(
+        "export.tensor.loop",
+        "Let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
+        _when(lambda case: case.ended_loop is not None and not case.tensor_required),
+        trials=(Trial("exports_a_while"),),
     ),
     Remedy(
         "export.tensor.where",

@@ -28,17 +28,23 @@ from dynadiag.recording.torch_text.expressions import undecided_in
 
 __all__ = ["export_findings", "read_exports"]
 
-_MOST_LINES = 3  # lines with guards on a size that are told
+_MOST_LINES = 3  # lines with guards on a size, or with calls, that are told
 
 
 def read_exports(recording: ExplainedRecording) -> tuple[Export, ...]:
-    """Read the exports that ended, in their order, then what drafts of them assumed."""
+    """Read the exports that ended, in their order, then what drafts of them assumed.
+
+    A draft whose sizes violate a constraint is begun again, by torch, with `Dim.AUTO` for each `Dim`: what it began
+    with is an assumption too, and stands before it.
+    """
     found: list[Export] = []
     drafts: dict[int, Export] = {}  # by the event of their end
     begun = 0
     for event, data in event_data(recording, "dynadiag_export"):
         if data.get("outcome") == "begun":
             begun += 1
+            if data.get("again") and found:
+                found[-1] = replace(found[-1], error=None, assumed="")
         else:
             ended = _export(f"{EXPORT}{max(begun - 1, 0)}", data)
             if found and _call_that_failed(found[-1]) == _call_that_failed(ended) is not None:
@@ -137,6 +143,8 @@ def _title(case: ExportCase) -> str:
         return f"{doing or f'exporting {export.function}'} failed"
     if export.operator:
         return f"the draft ran `{export.operator}` on the example: an export fails there"
+    if case.constraints:
+        return "the draft takes each `Dim` for `Dim.AUTO`: an export fails here"
     condition = case.decision.condition if case.decision and case.decision.condition else export.condition
     return f"the draft takes `{condition}` to be {export.assumed}, as in the example: an export fails there"
 
@@ -162,7 +170,7 @@ def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
     case, export = cases[0], cases[0].export
     if export.error:
         yield Fact("raised", export.error)
-    yield Fact("in", list_some(list(dict.fromkeys(each.export.call for each in cases))))
+    yield from _calls(cases)
     if export.condition and export.condition not in case.why:
         yield Fact("asked", f"`{export.condition}`, of numbers without a value")
     guards = case.guards if case.constraints else ()
@@ -171,3 +179,15 @@ def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
         yield Fact("made so by", f"`{case.written(guard)}`", Span(frame.file, frame.line))
     if len(guards) > _MOST_LINES:
         yield Fact("and", f"{count(len(guards) - _MOST_LINES, 'more line')} with guards on it")
+
+
+def _calls(cases: Sequence[ExportCase]) -> Iterator[Fact]:
+    """What was called; with the lines, where several lines call it."""
+    called = {(each.export.call, each.export.callers[-1:]): None for each in cases}
+    if len({callers for _, callers in called}) == 1:
+        yield Fact("in", list_some(list(dict.fromkeys(call for call, _ in called))))
+        return
+    for call, callers in list(called)[:_MOST_LINES]:
+        yield Fact("in", call, Span(callers[0].file, callers[0].line) if callers else None)
+    if len(called) > _MOST_LINES:
+        yield Fact("and", count(len(called) - _MOST_LINES, "more call"))

@@ -15,14 +15,14 @@ from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.share import share_text
 from dynadiag.explanation.source_search import method_of_compiled
 from dynadiag.explanation.warm_up import WarmUp
-from dynadiag.recording.code_origin import is_torch_file
-from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame, Span
+from dynadiag.recording.code_origin import is_torch_file, user_span
+from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame
 
 __all__ = ["Headline", "headline"]
 
 # Where the size limit of a recording (`--limit`) hides what came later.
-_FULL = "The recording reached its size limit before the end."
-_FULL_EARLY = "The recording reached its size limit: what was compiled later is not known. `--limit` raises it."
+_FULL = "The recording reached its size limit before the end (`--limit GB`)."
+_FULL_EARLY = "The recording reached its size limit: what was compiled later is not known. `--limit GB` raises it."
 _REASONS = 3  # reasons that are named
 
 
@@ -53,7 +53,7 @@ def headline(
     found = _of_run(run, findings, events)
     if found.severity != "good":
         return replace(found, sentence=f"{warm_up.text} {found.sentence}")
-    places = {warm_up.named(each): place_text(Span(each.file, each.line)) for each in reversed(run.compiles)}
+    places = {warm_up.named(each): place_text(user_span(each)) for each in reversed(run.compiles)}
     functions = list_some([f"{named} ({place})" for named, place in reversed(places.items())])
     return Headline(f"{warm_up.text.rstrip('.')}: {functions}.", "warning")
 
@@ -64,12 +64,13 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
     if failed:
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
     found, ended = _compiled(run, findings, events), bad_end(run, findings)
+    if FULL in run.run.notes:
+        is_early = not (run.compiled or run.breaks or run.exports)
+        found = Headline(_FULL_EARLY if is_early else f"{found.sentence} {_FULL}", "warning")
     if ended is None and found.severity == "good" and (cut := _cut_short(run)) is not None:
         how = "was still being compiled at the end of the recording"
         how = "was being compiled when it was interrupted" if cut.reason == INTERRUPTED else how
         return Headline(f"{cut.function} {how}.", "warning")
-    if ended is None and FULL in run.run.notes and found.severity in ("good", "note"):
-        return Headline(f"{found.sentence} {_FULL}" if found.severity == "good" else _FULL_EARLY, "warning")
     if ended is None:
         return found
     rest = "" if found.severity == "good" else f" {found.sentence}"

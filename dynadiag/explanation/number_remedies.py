@@ -34,7 +34,8 @@ def _option(found: NumberCondition) -> str:
 
 def _chooses(found: NumberCondition) -> bool:
     """Whether a branch on the number itself chooses what runs: no side only raises."""
-    return bool(found.comparison and found.origin) and found.is_direct and not (found.required or found.is_loop)
+    other = found.required or found.is_loop or found.only_shows
+    return bool(found.comparison and found.origin) and found.is_direct and not other
 
 
 NUMBERS = (
@@ -52,6 +53,16 @@ NUMBERS = (
         trials=(Trial("skips_empty_parts"),),
     ),
     Remedy(
+        "number.afterwards",
+        "Return the tensor, without `.item()`, and do what stands under `{condition}` after the compiled call: it only "
+        "shows or keeps something.",
+        _number(
+            lambda found: found.only_shows and found.is_direct and found.is_taken and not found.is_exported,
+            condition=lambda found: found.condition,
+        ),
+        trials=(Trial("shows_what_it_compared"),),
+    ),
+    Remedy(
         "number.mark_dynamic",
         "Mark the size dynamic (`torch._dynamo.mark_dynamic`) and not unbacked: the branch is then decided while "
         "tracing, and guarded.",
@@ -66,16 +77,40 @@ NUMBERS = (
         trials=(Trial("loops_by_an_item"),),
     ),
     Remedy(
+        "number.outer_loop",
+        "Compile what one pass computes with tensors as a function of its own, and loop outside of it: what is made of "
+        "the number ends the loop.",
+        _number(lambda found: found.is_loop and not (found.is_direct or found.required or found.is_exported)),
+        trials=(Trial("ends_a_loop_by_a_call"),),
+    ),
+    Remedy(
         "number.where",
         "Keep the number a tensor, without `.item()`, and compute both sides: `torch.where({condition}, a, b)`.",
-        _number(lambda found: _chooses(found) and found.is_taken, condition=_tensors),
-        trials=(Trial("branches_on_an_item"), Trial("branches_on_a_captured_item"), Trial("must_branch_on_an_item")),
+        _number(lambda found: _chooses(found) and found.is_taken and not found.is_size, condition=_tensors),
+        trials=(
+            Trial("branches_on_an_item"),
+            Trial("branches_on_a_captured_item"),
+            Trial("must_branch_on_an_item"),
+            Trial("compares_what_it_kept"),
+        ),
+    ),
+    Remedy(
+        "number.where_beside",
+        "The number is a size, too: {option}keep `{tensor}` beside it, compare that tensor in the place of the number, "
+        "and compute both sides: `torch.where({condition}, a, b)`.",
+        _number(
+            lambda found: _chooses(found) and found.is_taken and found.is_size,
+            tensor=lambda found: found.origin.replace(".item()", ""),
+            condition=_tensors,
+            option=_option,
+        ),
+        trials=(Trial("branches_on_a_size"), Trial("exports_a_branch_on_a_size")),
     ),
     Remedy(
         "number.cond",
         "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
         _number(
-            lambda found: _chooses(found) and found.is_taken and not found.is_expression,
+            lambda found: _chooses(found) and found.is_taken and not (found.is_expression or found.is_size),
             condition=_tensors,
         ),
         trials=(Trial("takes_one_side_by_an_item"),),
@@ -100,7 +135,7 @@ NUMBERS = (
             lambda found: (
                 bool(found.negated)
                 and found.origin_line != found.line
-                and not (found.is_loop or found.required or found.is_skip)
+                and not (found.is_loop or found.required or found.is_skip or found.only_shows)
             ),
             condition=lambda found: found.comparison,
             opposite=lambda found: found.negated,

@@ -97,6 +97,22 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
     return None
 
 
+def decided_by(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
+    """The first branch that an integer decides in the function whose guard reads it; None where it decides none."""
+    function = enclosing_function(sources.get(fact.file or ""), fact.line)
+    if fact.part != "value" or fact.was_type != "int" or function is None:
+        return None
+    name = source_text(fact.subject)
+    for node in ast.walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) and _reads(node.test, name):
+            return Span(fact.file, node.test.lineno)
+    return None
+
+
+def _reads(test: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.expr) and ast.unparse(each) == name for each in ast.walk(test))
+
+
 def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> Span | None:
     """Where the compiled function itself sets the attribute that a guard reads; None where other code may set it too.
 

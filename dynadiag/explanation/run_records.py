@@ -74,8 +74,8 @@ class Export:
     ``stack`` those of the traced code at the exception ``error``. ``condition`` is what tracing could not decide, an
     expression of ``symbols``. ``error`` is None where it succeeded. ``assumed`` is what ``draft_export`` went on with,
     where it met what ends other exports: the value that ``condition`` has for the example ("True"), or "" where
-    ``operator`` has no fake kernel. ``contents`` is what wrote the file that could not be loaded ("torch.save"), or
-    "nothing", "no archive", "another archive".
+    ``operator`` has no fake kernel, or ``message`` says that sizes violate a constraint. ``contents`` is what wrote the
+    file that could not be loaded ("torch.save"), or "nothing", "no archive", "another archive".
     """
 
     id: str

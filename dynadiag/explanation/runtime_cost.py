@@ -45,7 +45,8 @@ class CodeRun:
 
     Seconds are medians over the calls, counts are means. ``guard`` is the look-up that found the code, ``before`` its
     own time up to its graph, ``after`` its own time from then on (all of it where it calls no graph), without what it
-    led to. ``operators`` ran uncompiled in that time, ``launches`` are calls of CUDA's launching functions there.
+    led to. ``operators`` ran uncompiled in that time (without those that only view a tensor, or allocate one),
+    ``launches`` are calls of CUDA's launching functions there.
     """
 
     compile_id: str
@@ -64,7 +65,7 @@ class WarmCalls:
     """``calls`` profiled calls of ``seconds`` each (a median; the profiler makes them slower than unobserved ones).
 
     ``outside`` and ``outside_operators`` are what passed in no compiled code at all. ``others`` names what ran in calls
-    with other arguments that were made apart.
+    with other arguments that were made apart. ``backwards`` counts the compiled backwards that a call ran in itself.
     """
 
     calls: Annotated[int, msgspec.Meta(ge=0)]
@@ -73,6 +74,7 @@ class WarmCalls:
     outside_operators: Amount
     uses: tuple[CodeRun, ...]
     others: tuple[str, ...] = ()
+    backwards: Amount = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Tracing has no values, so it cannot follow ``if n > 3`` after ``n = x.sum().item
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import decides_a_loop
@@ -21,6 +21,7 @@ __all__ = [
     "branch_decision",
     "called_name",
     "condition_at",
+    "ends_loop",
     "may_resize",
     "number_names",
     "required_at",
@@ -39,6 +40,11 @@ _SIZED = frozenset(
 _RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
 _KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_ORDERS = frozenset(  # what compares numbers in Python
+    {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
+    | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
+)
+_LOOKUPS = frozenset({"get", "pop", "setdefault"})
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
 _Tested = ast.If | ast.While | ast.IfExp
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
@@ -55,7 +61,8 @@ class NumberCondition:
     ``required`` is what must hold where one side of the branch only raises, empty for every other branch.
     ``is_direct``: the number itself is compared, and not a size or another number that was made of it.
     ``is_taken``: `.item()` or its like takes it. ``is_expression``: it is the test of a conditional expression.
-    ``is_skip``: a pass of a loop is left out where the number is 0.
+    ``is_skip``: a pass of a loop is left out where the number is 0. ``only_shows``: no side does more than to show or
+    keep something.
     ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
     ``is_exported``: the graph is that of an exported program.
     """
@@ -71,6 +78,8 @@ class NumberCondition:
     is_loop: bool = False
     is_expression: bool = False
     is_skip: bool = False
+    only_shows: bool = False
+    is_size: bool = False
     is_taken: bool = False
     is_captured: bool = False
     is_whole: bool = False
@@ -203,6 +212,17 @@ def required_at(source: str | None, span: Span) -> str | None:
     return None
 
 
+def ends_loop(source: str | None, span: Span) -> str | None:
+    """Return the kind of loop ("for", "while") that the condition at a line ends, None where it ends none."""
+    function = enclosing_function(source, span.line)
+    loops = _loops(function) if function is not None else []
+    for node in _tests(function) if function is not None else ():
+        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0) and decides_a_loop(node, loops):
+            inner = [node] if isinstance(node, ast.While) else [each for each in loops if node in ast.walk(each)]
+            return "for" if inner and isinstance(inner[-1], ast.For) else "while"
+    return None
+
+
 def may_resize(source: str | None, span: Span) -> bool:
     """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
     function, values = enclosing_function(source, span.line), list[ast.AST]()
@@ -229,17 +249,19 @@ def _branches_at(source: str | None, span: Span) -> list[ast.If]:
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
-    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "log", "store", "return", "other".
-    What is stored is followed to where the function reads it afterwards.
+    Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "order" (of numbers in Python),
+    "key" (of a dict), "log", "store", "return", "other". What is stored is followed to where the function reads it
+    afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
     if function is None or taken is None:
         return frozenset()
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    dicts = {path for target, value in _bindings(function) if _is_dict(value) for path in _paths(target)}
     found, waiting, named = set[str](), [taken], set[str]()
     while waiting:
-        use, names = _use(waiting.pop(), parents)
+        use, names = _use(waiting.pop(0), parents, dicts, named)
         found |= {use} if use else set()
         fresh = names - named
         named |= fresh
@@ -254,20 +276,31 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     return frozenset(found)
 
 
-def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, set[str]]:
-    """What an expression is for, and what it is assigned to or kept in."""
+def _use(
+    node: ast.expr, parents: Mapping[ast.AST, ast.AST], dicts: Collection[str], numbers: Set[str]
+) -> tuple[str | None, set[str]]:
+    """What an expression is for, and what it is assigned to, kept in or gone through as.
+
+    ``dicts`` are the names of dicts, ``numbers`` what is made of the number so far.
+    """
     at: ast.AST = node
     while (parent := parents.get(at)) is not None:
         match parent:
+            case ast.For(target=target) | ast.comprehension(target=target) if parent.iter is at:
+                return None, _names(target)
+            case ast.Call(func=ast.Name(id="zip" | "enumerate")) if (names := _passed(parent, at, parents)) is not None:
+                return None, names
             case ast.Call():
                 name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", None)
+                if name in _LOOKUPS and ast.unparse(parent.func).rpartition(".")[0] in dicts:
+                    return "key", set()
                 if name not in _SAME:
                     kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
                     return _use_in_call(str(name)), kept if name in _KEPT else set()
-            case ast.BinOp() if not any(isinstance(each, ast.Constant) for each in (parent.left, parent.right)):
+            case ast.BinOp(left=left, right=right) if not _is_number(right if left is at else left, numbers):
                 return "arithmetic", set()
             case ast.Subscript() if parent.slice is at:
-                return "size", set()
+                return "key" if ast.unparse(parent.value) in dicts else "size", set()
             case ast.Return():
                 return "return", set()
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
@@ -287,9 +320,35 @@ def _use(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> tuple[str | None, s
     return "other", set()
 
 
+def _passed(call: ast.Call, at: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> set[str] | None:
+    """The names that a loop gives to what it goes through beside other things; None where it is no loop over them."""
+    loop = parents.get(call)
+    target = loop.target if isinstance(loop, (ast.For, ast.comprehension)) else None
+    place = (
+        call.args.index(at) + (called_name(call) == "enumerate")
+        if isinstance(at, ast.expr) and at in call.args
+        else None
+    )
+    if place is None or not isinstance(target, ast.Tuple) or place >= len(target.elts):
+        return None
+    return _names(target.elts[place])
+
+
+def _is_number(value: ast.expr, numbers: Set[str]) -> bool:
+    """Whether it is a constant, or made of such numbers alone."""
+    return isinstance(value, ast.Constant) or (bool(paths := _paths(value)) and paths <= numbers)
+
+
+def _is_dict(value: ast.expr) -> bool:
+    made = isinstance(value, ast.Call) and called_name(value) in ("dict", "defaultdict", "OrderedDict", "Counter")
+    return made or isinstance(value, (ast.Dict, ast.DictComp))
+
+
 def _use_in_call(name: str) -> str:
     if name in _SIZED:
         return "size"
+    if name in _ORDERS:
+        return "order"
     return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
 
 
@@ -325,6 +384,11 @@ def undecided(found: NumberCondition) -> str:
     return f"this line needs {held}, and tracing has no values"
 
 
+def _loops(function: ast.AST) -> list[ast.For | ast.While]:
+    """The loops of a function, an outer one before those in it."""
+    return [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While))]
+
+
 def _tests(function: ast.AST) -> Iterator[_Tested]:
     found = [node for node in ast.walk(function) if isinstance(node, (ast.If, ast.While, ast.IfExp))]
     yield from sorted(found, key=lambda node: (node.test.lineno, node.test.col_offset))
@@ -335,8 +399,9 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
     taken = _taken_at(function, origin)
     value = _value_at(source, function, origin)
     comparison, negated = _comparison(source, node.test)
-    held = {name for target, item in _bindings(function, origin) if item in taken for name in _names(target)}
-    direct = bool(taken) and (bool(held & _names(node.test)) or origin == node.test.lineno)
+    held = {path for target, item in _bindings(function, origin) if item in taken for path in _paths(target)}
+    compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
+    direct = bool(taken) and (compared or origin == node.test.lineno)
     required = ""
     if isinstance(node, ast.If):
         required = negated if _raises(node.body) else comparison if _raises(node.orelse) else ""
@@ -349,9 +414,11 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         negated,
         required,
         direct,
-        is_loop=decides_a_loop(node),
+        is_loop=decides_a_loop(node, _loops(function)),
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
+        is_size="size" in uses_of_number(source, Span(None, origin)),
+        only_shows=isinstance(node, ast.If) and all(map(_shows, [*node.body, *node.orelse])),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
     )
 
@@ -366,11 +433,23 @@ def _skips(node: _Tested) -> bool:
     return False
 
 
+def _shows(statement: ast.stmt) -> bool:
+    """Whether a statement shows or keeps something."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return called_name(call) in _SHOWN | _KEPT
+    return False
+
+
 def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
     """A condition as one comparison, and its negation; both empty where it is none."""
     text = _text(source, test)
     if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
         return f"{text} != 0", f"{text} == 0"
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _comparison(source, test.operand)[::-1]
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return "", ""
     sign = _NEGATED.get(type(test.ops[0]))
@@ -391,9 +470,9 @@ def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | 
     waiting, met = [(test, test.lineno)], set[str]()
     while waiting:
         value, before = waiting.pop()
-        for name in _names(value) - met:
-            met.add(name)
-            for line, assigned in _assigned(function, name, before):
+        for path in _paths(value) - met:
+            met.add(path)
+            for line, assigned in _assigned(function, path, before):
                 if line in lines:
                     return line
                 waiting.append((assigned, line))
@@ -404,22 +483,49 @@ def _names(value: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
-def _assigned(function: ast.AST, name: str, before: int) -> Iterator[tuple[int, ast.expr]]:
-    """The values that a name has had before a line, or what a loop over it goes through."""
+def _paths(value: ast.AST) -> set[str]:
+    """The names and attributes of names in an expression (``self.loss``), without the methods that are called."""
+    match value:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):  # which object it is, and not its value
+            return set()
+        case ast.Call(func=ast.Attribute(value=owner)):
+            return _paths(owner).union(*(_paths(each) for each in [*value.args, *value.keywords]))
+        case ast.Name():
+            return {value.id}
+        case ast.Attribute() if not any(isinstance(each, (ast.Call, ast.Subscript)) for each in ast.walk(value)):
+            return {ast.unparse(value)}
+    return set[str]().union(*(_paths(each) for each in ast.iter_child_nodes(value)))
+
+
+def _assigned(function: ast.AST, path: str, before: int) -> Iterator[tuple[int, ast.expr]]:
+    """The values that a name or attribute has had before a line, what it keeps, or what a loop over it goes through."""
     loops = ((node.target, node.iter) for node in ast.walk(function) if isinstance(node, ast.For))
     for target, value in (*_bindings(function), *loops):
-        if target.lineno <= before and name in _names(target):
+        if target.lineno <= before and any(_is_of(path, each) for each in _paths(target)):
             yield target.lineno, value
 
 
+def _is_of(path: str, owner: str) -> bool:
+    """Whether ``path`` is ``owner`` or an attribute of it."""
+    return path == owner or path.startswith(f"{owner}.")
+
+
 def _bindings(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target of an assignment with its value; at one line, or in the whole function."""
+    """Each target of an assignment with its value, and each list with what it is given to keep; at one line, or all."""
     for node in ast.walk(function):
-        if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-            continue
-        if node.value is not None and line in (None, node.lineno):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((target, node.value) for target in targets)
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.AugAssign(target=target, value=value):
+                targets = [target]
+            case ast.NamedExpr(target=target, value=value):
+                targets = [target]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in _KEPT:
+                targets = [kept]
+            case _:
+                continue
+        if line in (None, node.lineno):
+            yield from ((target, value) for target in targets)
 
 
 def _calls_at(function: ast.AST, line: int) -> list[ast.Call]:

@@ -52,14 +52,16 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant:
 ATTRIBUTES = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
 
 
-def _integer_attribute(case: RecompileCase) -> Slots:
+def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
     fits = _value(case, *ATTRIBUTES, type_="int") and not case.fact.is_static and not _is_callers(case)
+    fits = fits and (case.decides is not None) == decides
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
     return slots_if(
         fits and not case.fact.is_new_owner,
         name=case.name,
+        place=place_text(case.decides) if case.decides else "",
         option=by.get(case.fact.base or "", ""),
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
     )
@@ -288,10 +290,18 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         ),
     ),
     Remedy(
+        "value.integer_decides",
+        "The integer attribute {name} changed and decides a branch ({place}), so its value is part of the code: one "
+        "compile for each. Decide outside of the compiled function and pass the answer, a bool{option}. (A tensor "
+        "would break the graph at the branch.)",
+        lambda case: _integer_attribute(case, decides=True),
+        trials=tried("an_integer_that_decides", "an_integer_that_decides_unspecialized"),
+    ),
+    Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
         "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
-        _integer_attribute,
+        lambda case: _integer_attribute(case, decides=False),
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),
     Remedy(

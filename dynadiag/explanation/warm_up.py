@@ -22,7 +22,7 @@ from dynadiag.recording.records import (
 
 __all__ = ["AfterWarmUp", "WarmUp", "read_warm_up"]
 
-MARK = "dynadiag_warm_up"  # the artifact
+MARK, LAST_CALL = "dynadiag_warm_up", "dynadiag_last_warm_call"  # artifacts: the end of it, and of its last call
 _BACKWARD = "bwd_compilation_metrics"
 
 R = TypeVar("R", Break, Compile, Graph, Guard, Kernel, Recompile, Symbol)
@@ -55,11 +55,15 @@ class WarmUp:
 
 
 def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
-    """Read the first mark of a recording, and what was compiled after it. None where there is no mark."""
-    marks = [event for event in recording.events("artifact") if event.name == MARK]
+    """Read the first mark of a recording, and what was compiled after it. None where there is no mark.
+
+    Where no call came after those of `--after` it ends with the last of them. The backward of that call belongs to it.
+    """
+    marks = [event for event in recording.events("artifact") if event.name in (MARK, LAST_CALL)]
     if not marks:
         return None
-    mark, times, late, before = marks[0].index, Counter[str](), list[str](), 0
+    first = next((event for event in marks if event.name == MARK), marks[0])
+    mark, times, late, before = first.index, Counter[str](), list[str](), 0
     for event in recording.events("dynamo_start"):
         if event.attempt:  # torch starts a compile again after it met a break
             continue
@@ -70,7 +74,8 @@ def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
             late.append(id_)
         else:
             before += 1
-    backwards = [event.compile_id for event in recording.events(_BACKWARD) if event.index > mark]
+    later = recording.events(_BACKWARD) if first.name == MARK else ()
+    backwards = [event.compile_id for event in later if event.index > mark]
     backwards = [each for each in dict.fromkeys(backwards) if each not in late]
     text = recording.payload(mark)
     return WarmUp(int(text) if text.isdecimal() else None, before, (*late, *backwards), tuple(backwards))

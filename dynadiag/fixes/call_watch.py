@@ -241,16 +241,16 @@ class CandidateWatch(CallWatch):
         index, self._count = self._count, self._count + 1
         if self._asked.inputs == "not finite":  # of what is compiled a part is left out, and torch may fail
             compiled = original
-        if expected := self._expected.of_call(index):
-            call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
-            # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
-            call.start_from(expected[0].start_state, expected[0].start_arguments)
-            with torch_private.recompile_limit(RECOMPILE_LIMIT):
+        with torch_private.recompile_limit(RECOMPILE_LIMIT):  # other inputs must not take what the program's own may
+            if expected := self._expected.of_call(index):
+                call, own = ReplayableCall(original, args, kwargs), ReplayableCall(original, args, kwargs)
+                # Small differences of rounding grow from call to call, an optimizer may multiply them at once.
+                call.start_from(expected[0].start_state, expected[0].start_arguments)
                 for record in filter(lambda each: self._asked.compares(each.inputs), expected):
                     made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
                     self._compare(record, made)
-            own.restore()
-        return compiled(*args, **kwargs)
+                own.restore()
+            return compiled(*args, **kwargs)
 
     def _compare(self, expected: CallRecord, actual: CallRecord) -> None:
         self._compared += 1
@@ -266,7 +266,8 @@ class CandidateWatch(CallWatch):
         """How a call differs from the unchanged program's, uncompiled. If it does all as that program does when it is
         compiled, the change is not to blame: torch may fail on other inputs, or an optimizer multiply rounding. Where
         that program draws other random numbers when it is compiled (those of NumPy are torch's then), what it does
-        otherwise with inputs that are not its own tells nothing.
+        otherwise with inputs that are not its own tells nothing. Of a change that is like neither, the differences from
+        the one that it is more like are those that it makes.
         """
         found = list(compare(expected, actual, self._asked.as_tensors))
         compiled = self._compiled.like(expected) if self._compiled is not None else None
@@ -277,7 +278,9 @@ class CandidateWatch(CallWatch):
             return left
         own = {each.what for each in compare(expected, compiled, self._asked.as_tensors)}
         is_chance = "random" in own and expected.inputs != OWN
-        return [each for each in found if each.what not in own] if is_chance else found
+        if is_chance:
+            return [each for each in found if each.what not in own]
+        return min(found, left, key=lambda each: sum(not one.rounding for one in each))
 
     def finish(self) -> None:
         """Report how much was compared, calls that were not made, and whether the program would draw other random

@@ -143,10 +143,14 @@ class Rewrite:
 
 
 def _importing(candidate: Candidate, sources: Sources) -> Candidate:
-    files = [sources.file(name) for name in sorted({edit.file for edit in candidate.edits if "torch." in edit.text})]
-    edits = candidate.edits
-    for file in files:
-        if file is not None and not file.imports("torch"):
+    edits, using = candidate.edits, [edit for edit in candidate.edits if "torch." in edit.text]
+    for name in sorted({edit.file for edit in using}):
+        file, places = sources.file(name), [edit.start for edit in using if edit.file == name]
+        if (
+            file is not None
+            and not file.imports("torch")
+            and not all(file.imports_around("torch", each) for each in places)
+        ):
             line = file.insert_line(file.first_import(), f"import torch{file.newline}")
             here = min((each for each in edits if (each.file, each.end) == (line.file, line.start)), default=None)
             above = line if here is None else replace(here, text=f"{line.text}{here.text}")

@@ -283,6 +283,13 @@ class ParsedSource:
             _binds(name, package) for statement in self.module.body for name in _plain_imports(statement)
         )
 
+    def imports_around(self, package: str, place: int) -> bool:
+        """Whether the function around a place of the text has imported a package in front of it."""
+        around = [each for each in self.nodes(cst.FunctionDef) if self.range(each)[0] <= place < self.range(each)[1]]
+        lines = (line for function in around for line in self.nodes(cst.SimpleStatementLine, function))
+        above = (line for line in lines if self.range(line)[1] <= place)
+        return any(_binds(name, package) for line in above for name in _plain_imports(line))
+
     def line_above(self, node: cst.CSTNode) -> int:
         """The line of the statement of the module that a node is in, with its decorators and comments."""
         top = node

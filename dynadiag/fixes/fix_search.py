@@ -201,10 +201,25 @@ class _Search:
 
     def _add_kind(self, kind: str) -> None:
         """Prove changes for all causes of a kind; those that failed because of other causes are tried again at last."""
-        self._add(self._first_picks(cause for cause in self._causes if cause.problem.kind == kind))
+        picks = self._first_picks(cause for cause in self._causes if cause.problem.kind == kind)
+        later = self._gone_with_first(picks) if kind == "break" else []
+        self._add([pick for pick in picks if pick not in later])
+        for cause, candidate in later:
+            cause.untried.insert(0, candidate)
+        self._add(self._first_picks(cause for cause, _ in later))
         again, self._behind = [pick for pick in self._behind if pick[0].proved is None], []
         for pick in again if self._whole else ():
             self._add([pick])
+
+    def _gone_with_first(self, picks: list[_Pick]) -> list[_Pick]:
+        """Those for breaks in packages that go with the breaks of the first compiled function: behind these, what a
+        library calls is compiled by itself, and a change of it may be needless.
+        """
+        frames = [cause.problem.compile_id.partition("/")[0] for cause, _ in picks]
+        first = [pick for pick, frame in zip(picks, frames, strict=True) if frame == frames[0]]
+        rest = [pick for pick in picks if pick not in first and is_library(pick[0].problem.file or "")]
+        left = self.prover.causes_with(_combined((), first)) if rest else None
+        return [pick for pick in rest if pick[0].problem.identity not in left] if left is not None else []
 
     def _first_picks(self, causes: Iterable[Cause]) -> list[_Pick]:
         """The next candidate of each cause that the program still has."""

@@ -280,8 +280,8 @@ def _ended(outcome: Outcome, code: int | None, shown: str) -> str | None:
     if outcome.invalid is None and outcome.exit_code == code:
         return None
     if outcome.signature is not None and outcome.signature.kind == "exception":
-        message, place = "".join(outcome.signature.message.splitlines()[:1])[:200], last_line(outcome.tail)
-        return f"the program raises {outcome.signature.type}: {message}{f' ({place})' if place else ''}"
+        place = last_line(outcome.tail)
+        return f"the program raises {outcome.signature.text}{f' ({place})' if place else ''}"
     if outcome.signature is not None and outcome.signature.kind == "hang":
         return f"the program does not end: it was stopped after {outcome.seconds:.0f} s"
     raised = last_exception(shown)

@@ -5,6 +5,7 @@ The cheap runs come first: a candidate that the recorded run rejects is not time
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from dynadiag.fixes.candidate import Candidate, Condition
@@ -105,13 +106,11 @@ class Prover:
         edits are not made again.
         """
         self._see_what_is_new()
-        known = self._tried.get(candidate.edits)
         try:
-            recorded = known.recorded if known else self.trials.recorded(candidate.title, candidate.edits)
+            known = self._recorded(candidate)
         except EditConflict as conflict:
             return None, str(conflict)
-        proof = Proof(problems, candidate, self.unchanged, before, recorded, known.compared if known else None)
-        self._tried[candidate.edits] = proof
+        proof = Proof(problems, candidate, self.unchanged, before, known.recorded, known.compared)
         proof, why = self._judged(proof, RECORDED)
         if why is not None:
             return proof, why
@@ -122,6 +121,21 @@ class Prover:
             proof = self._compared(proof)
         self._tried[candidate.edits] = proof
         return self._judged(proof, COMPARISONS)
+
+    def causes_with(self, candidate: Candidate) -> Collection[str] | None:
+        """The causes that the program with a change has; ``None`` if it ends otherwise, or the edits conflict."""
+        try:
+            recorded = self._recorded(candidate).recorded
+        except EditConflict:
+            return None
+        return recorded.summary.causes if recorded.outcome.exit_code == self.unchanged.exit_code else None
+
+    def _recorded(self, candidate: Candidate) -> Proof:
+        """What is known of a change: at least its recorded run. Raises `EditConflict`."""
+        if candidate.edits not in self._tried:
+            recorded, before = self.trials.recorded(candidate.title, candidate.edits), self.unchanged.recorded.summary
+            self._tried[candidate.edits] = Proof((), candidate, self.unchanged, before, recorded)
+        return self._tried[candidate.edits]
 
     def _judged(self, proof: Proof, obligations: Obligations) -> tuple[Proof, str | None]:
         """The objection to a proof. If it is a decimal number that is printed, the unchanged program runs uncompiled

@@ -64,7 +64,7 @@ def find_failing_call(
         if caught is not None:
             search.note_other_failure(caught.signature, "caught by the program")
         return wrong
-    notes.append(f"the program catches the exception that is reduced ({_summary(caught.signature)})")
+    notes.append(f"the program catches the exception that is reduced ({caught.signature.text})")
     search.reference = caught.signature
     return caught
 
@@ -124,7 +124,3 @@ def _raised_signature(point: Decision) -> Signature:
 def _parse_call_name(name: str) -> tuple[int, int, str]:
     phase, graph, call = name.split()
     return int(graph), int(call), phase
-
-
-def _summary(signature: Signature) -> str:
-    return f"{signature.type}: {''.join(signature.message.splitlines()[:1])[:200]}"

@@ -217,9 +217,8 @@ def _failure(result: MinifyResult) -> list[tuple[str, str]]:
     """The program's failure, where no repro shows it."""
     if result.text or result.failure is None:
         return []
-    first = "".join(result.failure.message.strip().splitlines()[:1])
     lacks = [("help", _NO_STDIN)] if result.failure.type == "EOFError" else []
-    return [("failure", f"{result.failure.type}: {first}"), *lacks]
+    return [("failure", result.failure.text), *lacks]
 
 
 def _minimal(result: MinifyResult) -> str:

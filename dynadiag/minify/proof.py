@@ -203,8 +203,7 @@ def _how_it_ends(outcome: Outcome) -> str:
     if outcome.passed:
         return "passes"
     found = outcome.signature
-    said = "".join(found.message.splitlines()[:1]).rstrip(".") if found else ""
-    return f"fails with {found.type}: {said}" if found else f"{outcome.invalid}"
+    return f"fails with {found.text.rstrip('.')}" if found else f"{outcome.invalid}"
 
 
 def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:

@@ -42,6 +42,7 @@ from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_
 
 _MAX_ERROR = 500  # characters of an error that are recorded
 _MAX_NAMES = 5  # nodes of one note
+_NO_BACKWARD = "the backward has no values: Inductor did not compile this graph, and values are read from what it makes"
 
 
 def watch(recorder: Recorder, options: ValueOptions) -> None:
@@ -73,12 +74,15 @@ def _install(watcher: _Watcher) -> None:
 
 @dataclass(slots=True)
 class _Graph:
-    """A graph that is watched. ``graph`` is "forward", "backward" or "inference"."""
+    """A graph that is watched. ``graph`` is "forward", "backward" or "inference", and None until it is known of a graph
+    that Inductor does not compile. The backward of such a graph is not seen.
+    """
 
     module: GraphModule
     compile_id: str
-    graph: str
+    graph: str | None
     calls: int = 0
+    lacks_backward: bool = False
     frame: _Graph | None = None  # of a backward graph: Dynamo's graph
     forward: ForwardCall | None = None  # of Dynamo's graph: the last recorded call, until its backward
 
@@ -100,7 +104,7 @@ class _Watcher:
 
     def compile_frame(self, inner: Callable[..., Any], output: Any, gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
         """Compile a graph of Dynamo's. Returns the compiled graph, whose calls are observed."""
-        frame = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), "inference")
+        frame = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), None)
         self._of_compile[frame.compile_id] = frame
         self._frames.append(frame)
         try:
@@ -152,7 +156,12 @@ class _Watcher:
         if not self._options.takes(number) or self._bytes > self._options.limit:
             return call(arguments)
         self._is_observing = True
-        if graph.graph == "forward":
+        if graph.graph is None:
+            graph.lacks_backward = torch.is_grad_enabled() and any(
+                isinstance(each, torch.Tensor) and each.requires_grad for each in arguments
+            )
+            graph.graph = "forward" if graph.lacks_backward else "inference"
+        if graph.graph == "forward" and not graph.lacks_backward:
             graph.forward = ForwardCall.of(graph.module, arguments, random_state())
         try:
             if torch.cuda.is_initialized():
@@ -245,7 +254,7 @@ class _Watcher:
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
-        notes = [*run.notes, *((failure,) if failure else ())]
+        notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]
         return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes}
 
     def _add_stored(

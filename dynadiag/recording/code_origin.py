@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from dynadiag.recording.records import Break, Frame
+from dynadiag.recording.records import Break, Compile, Frame, Span
 
 # torch names a resume function "torch_dynamo_resume_in_NAME_at_LINE" (2.11 to 2.15).
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+?)_at_\d+")
@@ -87,6 +87,14 @@ def module_at(path: str) -> str:
 def is_user_file(file: str | None) -> bool:
     """Whether a file is the program's, or of a library that it uses: neither torch's, nor Python's, nor ours."""
     return file is not None and not (is_torch_file(file) or is_stdlib_file(file) or _OURS.search(file))
+
+
+def user_span(compiled: Compile) -> Span:
+    """Return the line of the compiled function; of a function of torch's, the line of the program that called it."""
+    frames = [frame for frame in compiled.user_stack if is_user_file(frame.file)]
+    if is_torch_file(compiled.file) and frames:
+        return Span(frames[-1].file, frames[-1].line)
+    return Span(compiled.file, compiled.line)
 
 
 def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -162,7 +162,8 @@ class Journal:
         prefix = f"{severity}{_timestamp(moment)} {self._pid} {_relative_path(pathname)}:{lineno}]"
         data = _event(prefix, metadata, payload)
         with self._lock:
-            if self.limit is not None and self._size + len(data) > self.limit and not past_limit:
+            beyond = self.limit is not None and self._size + len(data) > self.limit
+            if (beyond or self.full) and not past_limit:  # a small event would tell of what the log does not have
                 self._mark_full(prefix)
                 return False
             return self._write(data)

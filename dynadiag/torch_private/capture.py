@@ -406,18 +406,33 @@ def _is_module(value: object) -> bool:
     return isinstance(value, Module)
 
 
-WARM_UP = {"name": "dynadiag_warm_up", "encoding": "string"}  # the artifact that says that the warm-up is over
+# The artifacts that say that the warm-up is over, and that its last call is.
+WARM_UP = {"name": "dynadiag_warm_up", "encoding": "string"}
+LAST_WARM_CALL = {"name": "dynadiag_last_warm_call", "encoding": "string"}
 
 
-def mark_warm(calls: int | None = None) -> None:
+def mark_warm(calls: int | None = None, artifact: dict[str, str] = WARM_UP) -> None:
     """Log an event that says that the warm-up is over, to whatever records torch's trace."""
     from torch._logging import trace_structured
 
     trace_structured(
         "artifact",
-        metadata_fn=lambda: dict(WARM_UP),
+        metadata_fn=lambda: dict(artifact),
         payload_fn=lambda: "" if calls is None else str(calls),
     )
+
+
+def call_at_end_of_call(start: FrameType | None, hook: Callable[[], None]) -> None:
+    """Call ``hook`` when the compiled call that a frame belongs to ends, also by an exception.
+
+    The ``compile_wrapper`` of eval_frame.py (2.11 to 2.15) calls what its local list ``cleanups`` holds.
+    """
+    frame = start
+    while frame is not None and frame.f_code.co_name != "compile_wrapper":
+        frame = frame.f_back
+    cleanups = None if frame is None else frame.f_locals.get("cleanups")
+    if isinstance(cleanups, list):
+        cleanups.append(hook)
 
 
 def leave_out_code_generation() -> None:

@@ -136,6 +136,15 @@ def called_api(frames: list[FrameType]) -> tuple[int, str, Any, bool | None] | N
     return None
 
 
+def is_second_attempt(frames: list[FrameType]) -> bool:
+    """Whether ``draft_export`` begins an export again while it handles the exception of its first attempt."""
+    called, error = called_api(frames), sys.exc_info()[1]
+    if called is None or error is None:
+        return False
+    within = {id(frame) for frame in frames[called[0] :]}
+    return any(id(frame) in within for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
 def original_failure(failure: BaseException) -> BaseException:
     """Return the exception that says why: torch raises a `UserError` where it handles a violated constraint."""
     chain = list(exception_chain(failure))

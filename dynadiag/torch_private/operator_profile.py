@@ -16,11 +16,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import accumulate
 from types import CodeType
 from typing import Any
 
 COMPILED_BACKWARD = "CompiledFunctionBackward"  # the autograd node that runs, and at first compiles, a graph's backward
+_ALLOCATES = ("empty", "new_empty")
 _OPERATOR = re.compile(r"(?!autograd::|torch::autograd::|torch_dynamo::)[A-Za-z_]\w*::[\w.]+$")
 
 
@@ -123,6 +125,24 @@ def allocated_at_once(call: Callable[[], Any]) -> int:
 def is_operator(name: str) -> bool:
     """Whether an event's name is that of an operator: ``aten::add``, ``c10d::allreduce_``."""
     return _OPERATOR.match(name) is not None
+
+
+@cache
+def computes(name: str) -> bool:
+    """Whether an event is an operator that does more than to view a tensor or to allocate one.
+
+    One that may view (``aten::to``, ``aten::reshape``) calls the operator that copies, where it does.
+    """
+    if not is_operator(name) or name.partition("::")[2].startswith(_ALLOCATES):
+        return False
+    import torch
+
+    schemas = torch._C._jit_get_schemas_for_operator(name)
+    of_tensors = [each for each in schemas if each.arguments and str(each.arguments[0].type) == "Tensor"]
+    return not of_tensors or not all(
+        any(value.alias_info is not None and not value.alias_info.is_write for value in each.returns)
+        for each in of_tensors
+    )
 
 
 COMPILED_REGION = "Torch-Compiled Region: "  # convert_frame.py: the compile id follows

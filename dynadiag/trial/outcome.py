@@ -253,8 +253,7 @@ def _facts(result: ProcessResult) -> RunFacts:
 
 def describe_end(failure: Signature) -> str:
     """How a program ended whose compiled calls are compared, as a note on the trial."""
-    first = "".join(failure.message.strip().splitlines()[:1])
-    return f"the program itself ended with {failure.type}: {first}"
+    return f"the program itself ended with {failure.text}"
 
 
 def _notes(result: ProcessResult, end: TrialEnded | None, plan: Plan) -> tuple[str, ...]:

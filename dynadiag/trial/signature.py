@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 import traceback
 from collections import Counter
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _REPLACEMENTS = (
     (re.compile(r"\s+"), " "),
     (re.compile(rf"({_RECURSION}).*"), r"\1"),  # where the limit is met depends on the stack
 )
+_MAX_SHOWN = 200
 _MAX_COMPARED = 400  # characters that are compared; what follows are dumps of arguments
 _BACKEND = re.compile(r"backend='[^']*' raised:\s*")
 _DEVICE_ERROR = re.compile(r"(?:\b(?:CUDA|HIP) error|\bTriton Error \[\w+\]): (.+)")
@@ -76,6 +78,12 @@ class Signature:
     rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
     export: str | None = None  # the function that exports ("torch.export.export") in which it was raised
+
+    @property
+    def text(self) -> str:
+        """The type and the first line of the message, cut to 200 characters: `ValueError: no such axis`."""
+        first = "".join(self.message.strip().splitlines()[:1])
+        return ": ".join(filter(None, (self.type, textwrap.shorten(first, _MAX_SHOWN, placeholder=" ..."))))
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""

@@ -27,3 +27,9 @@ def test_torchs_advice_on_its_own_trace_is_left_out() -> None:
     text = str(Verdict("found", {}, "inductor", failure=failure))
     assert "    AssertionError: no strides\n" in text
     assert "VERBOSE" not in text
+
+
+def test_a_rung_that_was_not_run_is_not_listed() -> None:
+    text = str(Verdict("found", {"eager": "passes", "aot_eager": "not_run", "inductor": "same"}, "inductor"))
+    listed = text.partition("\nrungs:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in listed.splitlines()] == ["eager", "inductor"]

@@ -80,8 +80,9 @@ class Bench:
             (self.work / f"{name}.py").write_text(textwrap.dedent(text))
 
     def environment(self) -> dict[str, str]:
-        """The same for every run: nothing of the machine's own settings."""
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ}
+        """The same for every run: nothing of the machine's own settings, but the compiler of the tests."""
+        names = ("PATH", "LANG", "VIRTUAL_ENV", "CXX", "KEPT_COMPILER")
+        kept = {name: os.environ[name] for name in names if name in os.environ}
         home, tmp = str(self._root / "home"), str(self._root / "tmp")
         same = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         return {**kept, **same, "HOME": home, "TMPDIR": tmp}

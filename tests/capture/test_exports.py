@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,46 @@ def test_a_draft_has_what_it_assumed(tmp_path: Path) -> None:
     assert (assumed.condition, assumed.assumed) == ("u0 > 1", "True")
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_draft_that_returns_with_a_size_that_became_constant_has_not_failed(tmp_path: Path, strict: bool) -> None:
+    class Positions(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.ones(16, 8)
+
+    def drafts() -> torch.export.ExportedProgram:
+        shapes = {"x": {0: Dim("batch"), 1: Dim("length")}}
+        return draft_export(Positions(), (torch.ones(2, 16, 8),), dynamic_shapes=shapes, strict=strict)
+
+    file = tmp_path / "run.dynadiag"
+    with dynadiag.record(file):
+        assert drafts().module()(torch.ones(3, 16, 8)).shape == (3, 16, 8)
+        with contextlib.suppress(Exception):  # the program handles an exception itself, and drafts anew
+            try:
+                export(Gate(), (torch.ones(3),))
+            finally:
+                drafts()
+    with dynadiag.open(file) as recording:
+        explanation, exports = explain(recording), read_exports(recording)
+    assert [each.error for each in exports if each.assumed is None] == [None, "GuardOnDataDependentSymNode", None]
+    assert explanation.export_count == 3
+    (found,) = (each for each in explanation.findings if each.rule == "assumed")
+    assert found.span.line == line_of(Positions, "torch.ones(16")
+    assert found.cause == "`length` is marked dynamic, but the code fixes it to 16"
+
+
+def test_drafts_with_one_assumption_have_the_line_of_each(tmp_path: Path) -> None:
+    def draft_two() -> None:
+        draft_export(Counted(), (torch.ones(3) * 2,))
+        draft_export(Counted(), (torch.ones(4) * 2,))
+
+    file = tmp_path / "run.dynadiag"
+    exports_of(file, draft_two)
+    with dynadiag.open(file) as recording:
+        (found,) = explain(recording).findings
+    line = line_of(draft_two, "torch.ones(3)")
+    assert [fact.span.line for fact in found.evidence if fact.label == "in" and fact.span] == [line, line + 1]
+
+
 def test_a_draft_that_fails_in_torch_has_no_line_of_its_solver(tmp_path: Path) -> None:
     """torch 2.11 asserts that a number of a tensor with fractions is none ("Unknown symbol zuf0"), within sympy."""
     found = exports_of(tmp_path / "run.dynadiag", lambda: draft_export(Gate(), (torch.ones(3) * 2,)))
@@ -129,6 +170,7 @@ def test_a_module_of_torchs_that_cannot_be_exported_is_told_at_the_call(tmp_path
     with dynadiag.open(file) as recording:
         (finding,) = explain(recording).findings
     assert (finding.span.file, finding.span.line) == (__file__, call.__code__.co_firstlineno)
+    assert "[3, 5] X [4, 4]" in (finding.cause or "")
 
 
 def ending(call: Any) -> dict[str, Any]:

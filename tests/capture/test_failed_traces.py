@@ -10,6 +10,8 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
 from tests.capture.runs import Bench, assert_undisturbed
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 # Each function fails once, and no tensor of a call outlives it.
 PROGRAM = """
 import gc, weakref

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dynadiag.capture.compile_progress import CompileProgress
 from tests.capture.runs import Bench
+
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 BEGINS = 'V1126 20:17:50.3 1 dynadiag:0] {"dynadiag_frame": {"file": "p.py", "line": 3, "function": "%s"}, %s}\n'
 ENDS = 'V1126 20:17:51.3 1 torch/_dynamo/utils.py:1] {"compilation_metrics": {"co_name": "f"}, %s}\n'

@@ -15,6 +15,8 @@ import dynadiag
 from dynadiag.recording.records import Break
 from tests.capture.runs import Bench, assert_undisturbed
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """
     import torch
 

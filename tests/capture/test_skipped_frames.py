@@ -18,6 +18,8 @@ from dynadiag.recording.opening import open_recording
 from dynadiag.torch_private import loggers
 from tests.capture.runs import Bench
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 # 2.11 leaves a frame without a word where it finds no tensor in it.
 needs_reasons = pytest.mark.skipif(torch.__version__ < "2.13", reason="this torch does not say why it left a frame")
 

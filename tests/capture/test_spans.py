@@ -19,6 +19,8 @@ from dynadiag.capture.spans import BytePositions
 from dynadiag.recording.records import Break, Span
 from tests.capture.runs import Bench
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAMS = {
     "if": ("x.any()", "if x.any():\n        x = x + 1\n    else:\n        x = x - 1"),
     "if on one line": ("x.any()", "if x.any(): x = x + 1"),

@@ -14,6 +14,8 @@ from dynadiag.commands.check import _relative_name
 from tests.commands.build import journal, recording
 from tests.interpreters import DYNADIAG
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """\
 import sys
 
@@ -104,7 +106,6 @@ def test_all_three_outputs_of_ci(
     assert json.loads(Path("out.sarif").read_text())["version"] == "2.1.0"
 
 
-@pytest.mark.usefixtures("forked_interpreters")
 def test_a_warm_up_that_never_ended_is_a_problem(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     recording(tmp_path / "one.dynadiag")
     assert checked(capfd, "--update", "one.dynadiag")[0] == 0
@@ -136,7 +137,6 @@ def test_a_recording_that_reached_its_size_limit_is_not_ok(tmp_path: Path, capfd
     assert "size limit" in problem["text"]
 
 
-@pytest.mark.usefixtures("forked_interpreters")
 def test_a_program_gets_its_arguments_and_its_failure_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "dynadiag.toml").write_text(

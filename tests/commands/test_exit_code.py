@@ -12,6 +12,8 @@ import pytest
 
 import dynadiag
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 ENDINGS = {
     "pass": 0,
     "raise SystemExit(3)": 3,

@@ -15,6 +15,8 @@ import pytest
 
 from tests.shared import shared_folder
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """
 import os, sys, torch
 import torch._inductor.config as config
@@ -138,7 +140,7 @@ def test_what_draws_random_numbers_of_its_own_is_not_called_rounding(tmp_path: P
     assert dropout["stored"]["off_float64"] is None
     assert found["notes"] == ["inference 0/0, call 0: not judged (random numbers, or no value in float64): dropout"]
     assert "not judged" in next(line for line in done.stdout.splitlines() if line.startswith("dropout"))
-    assert "Later calls are not recorded" in done.stdout
+    assert "Later calls are not recorded" in " ".join(done.stdout.split())
 
 
 def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -> None:
@@ -152,6 +154,21 @@ def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -
     assert [(node["node"], node["max"]) for node in found["nodes"]][:2] == [("l_x_", 1), ("l_i_", 5)]
     assert "exp" in [node["node"] for node in found["nodes"]]
     assert any("compiled code raises: RuntimeError" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_backward_of_another_backend_is_said_to_be_missing(tmp_path: Path, backend: str) -> None:
+    program = (
+        f"torch.compile(lambda x: (x * 2).sum(), backend='{backend}')(torch.ones(1, requires_grad=True)).backward()"
+    )
+    (tmp_path / "prog.py").write_text(f"import torch\n{program}\ntorch.compile(lambda x: x * 3)(torch.ones(1))\n")
+    found, done = document(tmp_path, "prog.py")
+    assert {(node["compile_id"], node["graph"]) for node in found["nodes"]} == {
+        ("0/0", "forward"),
+        ("1/0", "inference"),
+    }
+    assert sum("the backward has no values" in note for note in found["notes"]) == 1, found["notes"]
+    assert "the backward has no values" in done.stdout
 
 
 def test_a_recording_without_values_says_how_to_get_them(folder: Path) -> None:

@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.compare.call_kernels import CallKernels
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import CompileSummary, Gpu, Peak, VariantResult
 from dynadiag.explanation.formatting import short_duration
+from dynadiag.explanation.runtime_cost import CacheEntryRun, WarmCalls
 from dynadiag.render.json_document import encode
 from dynadiag.render.printer import Printer
 from dynadiag.trial.signature import Signature
+from tests.explanation.build import a_compile
 
 COMPILED = CompileSummary(
     seconds=4.0,
@@ -25,8 +28,7 @@ COMPILED = CompileSummary(
     graphs=2,
     breaks=1,
     recompiles=0,
-    generated=3,
-    extern=2,
+    kernels=CallKernels(3.0, 2.0, 0.0),
     cached=False,
     no_graphs=None,
     no_cudagraphs=(),
@@ -152,3 +154,12 @@ def test_a_time_has_its_value_in_three_digits(seconds: float) -> None:
     value, unit = short_duration(seconds).split()
     scale = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]
     assert float(value) * scale == pytest.approx(seconds, rel=6e-3, abs=1e-8)
+
+
+def test_variants_that_run_the_same_compiled_code_share_a_table_of_it() -> None:
+    entries = tuple(CacheEntryRun(a_compile(at, f"0/{at}"), 2.0 + at, 1e-6, True) for at in range(2))
+    profiled = replace(COMPILED, warm=WarmCalls(10, 1000.0, 7.0, 0.0, ()), entries=entries)
+    shown = text(*(measured(mode, 5.0, 0.005, profiled) for mode in ("default", "max-autotune")))
+    assert re.findall(r"compiled code in a warm call: (.+)", shown) == ["default"]
+    one = replace(profiled, entries=entries[:1])
+    assert "compiled code in a warm call" not in text(measured("default", 5.0, 0.005, one))

@@ -198,6 +198,69 @@ def takes_an_item(v: torch.Tensor) -> torch.Tensor:
     return v * v.sum().item()
 
 
+class Mean:
+    """A running mean of losses, and the least of them."""
+
+    def __init__(self) -> None:
+        self.mean: float | None = None
+        self.best = float("inf")
+
+    def keep(self, number: float) -> None:
+        self.mean = number if self.mean is None else 0.5 * self.mean + 0.5 * number
+        if self.mean < self.best:
+            self.best = self.mean
+
+
+def keeps_a_mean(*, inside: bool) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        kept, results = Mean(), []
+
+        def loss(v: torch.Tensor) -> torch.Tensor:
+            total = v.square().sum()
+            number = total.item()
+            kept.mean = number if kept.mean is None else 0.5 * kept.mean + 0.5 * number
+            if kept.mean < kept.best:
+                kept.best = kept.mean
+            return total
+
+        def alone(v: torch.Tensor) -> torch.Tensor:
+            return v.square().sum()
+
+        fn = compile_(loss if inside else alone)
+        for factor in (3, 2, 1):
+            results.append(fn(x * factor))
+            if not inside:
+                kept.keep(results[-1].item())
+        return [results, kept.best]
+
+    return run
+
+
+def groups_by_items(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    groups: dict[int, list[torch.Tensor]] = {}
+    for row, label in zip(v, labels.tolist(), strict=True):
+        groups.setdefault(label, []).append(row)
+    return torch.stack([torch.stack(rows).sum(0) for rows in groups.values()])
+
+
+def groups_by_index(v: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return v.new_zeros(2).index_add(0, labels, v)
+
+
+def sorts_by_items(v: torch.Tensor) -> torch.Tensor:
+    return v * sorted(each.item() for each in v)[0]
+
+
+def sorts_a_list(v: torch.Tensor) -> torch.Tensor:
+    numbers = v.tolist()
+    numbers.sort()
+    return v * numbers[0]
+
+
+def sorts_by_torch(v: torch.Tensor) -> torch.Tensor:
+    return v * torch.sort(v).values[0]
+
+
 def sizes_by_an_item(v: torch.Tensor) -> torch.Tensor:
     number = int(v.max()) + 1
     return torch.zeros(number) + 1
@@ -273,6 +336,52 @@ def branches_on_an_item(v: torch.Tensor) -> torch.Tensor:
     if total > 3:
         return doubled + 1
     return doubled - 1
+
+
+def compares_what_it_kept(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        return v + 1
+    return v - 1
+
+
+def compares_kept_tensors(v: torch.Tensor) -> torch.Tensor:
+    kept = [part.sum() for part in (v, v * 2)]
+    return torch.where(kept[-1] > kept[0], v + 1, v - 1)
+
+
+def branches_on_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    longest = counts.max().item()
+    kept = v[:longest]
+    if longest > 2:
+        kept = kept * 2
+    return kept.sum(0)
+
+
+def compares_beside_a_size(v: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    most = counts.max()
+    longest = most.item()
+    kept = v[:longest]
+    kept = torch.where(most > 2, kept * 2, kept)
+    return kept.sum(0)
+
+
+def shows_what_it_compared(v: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for part in (v, v * 2):
+        kept.append(part.sum().item())
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return v * 2
+
+
+def shows_afterwards(compile_: Compile) -> Any:
+    kept, result = compile_(lambda v: ([part.sum() for part in (v, v * 2)], v * 2))(x)
+    if kept[-1] > kept[0]:
+        print("more")  # noqa: T201
+    return [result]
 
 
 def chooses_by_a_tensor(v: torch.Tensor) -> torch.Tensor:
@@ -406,6 +515,28 @@ def loops_by_an_item(v: torch.Tensor) -> torch.Tensor:
     while total > 3:
         v = v + 1
         total = total - 2
+    return v
+
+
+def is_enough(number: float) -> bool:
+    return number > 20
+
+
+def ends_a_loop_by_a_call(v: torch.Tensor) -> torch.Tensor:
+    for _ in range(4):
+        v = v * 2
+        done = is_enough(v.sum().item())
+        if done:
+            break
+    return v
+
+
+def doubles_outside(compile_: Compile) -> torch.Tensor:
+    fn, v = compile_(lambda v: v * 2), x
+    for _ in range(4):
+        v = fn(v)
+        if is_enough(v.sum().item()):
+            break
     return v
 
 
@@ -806,6 +937,31 @@ def draws_from_a_generator(compile_: Compile) -> Any:
 
 def draws_before(compile_: Compile) -> Any:
     return [compile_(lambda v, drawn: v * drawn)(x, np.random.default_rng(0).normal())]
+
+
+def draws_with_numpy(compile_: Compile) -> Any:
+    """`rot90` needs a number of Python's."""
+
+    def turned(v: torch.Tensor) -> torch.Tensor:
+        turns = np.random.randint(1, 2)
+        return torch.rot90(v, int(turns)) + 1
+
+    return [compile_(turned)(torch.ones(2, 3))]
+
+
+def draws_before_with_numpy(compile_: Compile) -> Any:
+    turns = np.random.randint(1, 2)
+    return [compile_(lambda v, turns: torch.rot90(v, turns) + 1)(torch.ones(2, 3), int(turns))]
+
+
+def copies_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = copy.deepcopy(v)
+    return v.sin() + before
+
+
+def clones_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    before = v.detach().clone()
+    return v.sin() + before
 
 
 def drops_a_layer(compile_: Compile) -> Any:
@@ -1360,6 +1516,30 @@ def with_factors(*factors: Any, **options: Any) -> Program:
         fn = compile_(module, **options)
         for module.factor in factors:
             results.append(fn(x))
+        return results
+
+    return run
+
+
+class Doubles(nn.Module):
+    """Doubles at each third step, by a number of its own or by what the caller says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, v: torch.Tensor, now: bool | None = None) -> torch.Tensor:
+        if now is None:
+            return v * 2 if self.step % 3 == 0 else v + 1
+        return v * 2 if now else v + 1
+
+
+def with_steps(*, outside: bool, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Doubles(), []
+        fn = compile_(module, **options)
+        for module.step in (1, 2, 4):
+            results.append(fn(x, module.step % 3 == 0) if outside else fn(x))
         return results
 
     return run
@@ -2518,6 +2698,13 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
     ),
     "hooked_module": (lambda c: backward(c(Hooked())), hooked_forward_alone),
+    "keeps_a_mean_of_items": (keeps_a_mean(inside=True), keeps_a_mean(inside=False)),
+    "groups_by_items": (
+        calls(groups_by_items, (x, torch.tensor([0, 1, 0, 1]))),
+        calls(groups_by_index, (x, torch.tensor([0, 1, 0, 1]))),
+    ),
+    "sorts_by_items": (calls(sorts_by_items, (x,)), calls(sorts_by_torch, (x,))),
+    "sorts_a_list": (calls(sorts_a_list, (x,)), calls(sorts_by_torch, (x,))),
     "takes_an_item": (
         calls(takes_an_item, (x,)),
         configured(calls(takes_an_item, (x,)), lambda: setattr(config, "capture_scalar_outputs", True)),
@@ -2541,6 +2728,12 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         returns_what_it_was_given(decides=False),
     ),
     "branches_on_an_item": (calls(branches_on_an_item, (x,)), calls(chooses_by_a_tensor, (x,))),
+    "compares_what_it_kept": (calls(compares_what_it_kept, (x,)), calls(compares_kept_tensors, (x,))),
+    "branches_on_a_size": (
+        calls(branches_on_a_size, (x, torch.tensor([1, 3]))),
+        configured(calls(compares_beside_a_size, (x, torch.tensor([1, 3]))), captures),
+    ),
+    "shows_what_it_compared": (calls(shows_what_it_compared, (x,)), shows_afterwards),
     "branches_on_a_captured_item": (
         configured(calls(branches_on_an_item, (x,)), captures),
         configured(calls(chooses_by_a_tensor, (x,)), captures),
@@ -2575,6 +2768,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(branches_on_how_many, (x,)), captures),
         configured(calls(takes_one_side_by_how_many, (x,)), captures),
     ),
+    "ends_a_loop_by_a_call": (calls(ends_a_loop_by_a_call, (x,)), lambda c: [doubles_outside(c)]),
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
@@ -2630,6 +2824,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "appends_in_a_branch": (broken(appends_in_a_branch), broken(takes_one_side)),
     "makes_an_array": (calls(makes_an_array, (x,)), calls(stacks, (x,))),
     "draws_from_a_generator": (draws_from_a_generator, draws_before),
+    "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
+    "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
@@ -2827,6 +3023,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "an_integer_that_decides": (with_steps(outside=False), with_steps(outside=True)),
+    "an_integer_that_decides_unspecialized": (
+        with_steps(outside=False),
+        configured(
+            with_steps(outside=False, dynamic=True),
+            lambda: setattr(config, "allow_unspec_int_on_nn_module", True),
+        ),
+    ),
     "an_integer_attribute": (with_factors(2, 3), with_a_buffer(2, 3)),
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),

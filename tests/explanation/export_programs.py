@@ -65,6 +65,46 @@ def takes_one_side(self: Any, v: Any) -> Any:
     return torch.cond(v.min() == v.max(), lambda one: one.clone(), lambda one: one - one.min(), (v,))
 
 
+def returns_in_a_loop(self: Any, v: Any) -> Any:
+    for _ in range(3):
+        v = v.sin()
+        if v.max() < 0.8:
+            return v
+    return v
+
+
+def makes_all_steps(self: Any, v: Any) -> Any:
+    done = v.max() > v.max()
+    for _ in range(3):
+        v = torch.where(done, v, v.sin())
+        done = done | (v.max() < 0.8)
+    return v
+
+
+def branches_on_a_size(self: Any, v: Any, sizes: Any) -> Any:
+    longest = sizes.max().item()
+    kept = v[:longest]
+    if longest > 2:
+        kept = kept * 2
+    return kept.sum(0)
+
+
+def compares_beside_a_size(self: Any, v: Any, sizes: Any) -> Any:
+    most = sizes.max()
+    kept = v[: most.item()]
+    return torch.where(most > 2, kept * 2, kept).sum(0)
+
+
+def halves_while(self: Any, v: Any) -> Any:
+    while v.max() > 0.8:
+        v = v / 2
+    return v
+
+
+def halves_in_the_graph(self: Any, v: Any) -> Any:
+    return torch.while_loop(lambda v: v.max() > 0.8, lambda v: (v / 2,), (v.clone(),))[0]
+
+
 def converts_a_tensor(self: Any, v: Any, sizes: Any) -> Any:
     length = int(sizes.sum())
     return v.mean() + torch.zeros(length)
@@ -266,6 +306,12 @@ def doubles_in_the_graph(self: Any, v: Any) -> Any:
 
 PROGRAMS: dict[str, tuple[Program, Program]] = {
     "exports_a_tensor_branch": (exports(branches, x), exports(chooses, x)),
+    "exports_a_loop_that_returns": (exports(returns_in_a_loop, x), exports(makes_all_steps, x)),
+    "exports_a_branch_on_a_size": (
+        exports(branches_on_a_size, x, counts),
+        exports(compares_beside_a_size, x, counts),
+    ),
+    "exports_a_while": (exports(halves_while, x), exports(halves_in_the_graph, x)),
     "exports_a_check": (exports(checks_a_maximum, x), exports(asserts_a_maximum, x)),
     "exports_a_slice_or_all": (exports(cuts, flat), exports(cuts_in_the_graph, flat)),
     "exports_as_always": (exports(doubles_what_is_left, flat), exports(doubles_what_is_always_left, flat)),

@@ -48,8 +48,15 @@ def test_what_a_size_limit_hides_is_not_known() -> None:
     found = judge(run=full, compiles=(a_compile(),), graphs=(a_graph(),))
     assert (found.severity, found.sentence) == (
         "warning",
-        "All that was compiled is one graph. The recording reached its size limit before the end.",
+        "All that was compiled is one graph. The recording reached its size limit before the end (`--limit GB`).",
     )
+    cut = judge(run=full, compiles=(a_compile(outcome="error"),))  # in the first compile
+    assert cut.sentence.startswith("The recording reached its size limit: what was compiled later is not known.")
+    broken = judge(run=full, compiles=(a_compile(),), roots=(a_break(),))
+    assert broken.sentence.startswith("No graph was compiled: 1 graph break")
+    assert broken.sentence.endswith("The recording reached its size limit before the end (`--limit GB`).")
+    failed = judge(run=replace(full, exit_code=3))
+    assert failed.sentence.startswith("The program ended with exit code 3. The recording reached its size limit:")
 
 
 def test_several_whole_functions() -> None:

@@ -14,6 +14,8 @@ from dynadiag.known_fixes import KnownFix, function_at
 from dynadiag.render.report import report
 from tests.fixes.library import SCALE, install_package
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """import sys
 sys.path.insert(0, "site-packages")
 import torch

@@ -185,3 +185,22 @@ def test_what_is_kept_is_followed_to_where_it_is_read(kept: str, read: str, uses
     source = f"def step(self, x, out):\n    before = self.history[0] * x\n    {kept}\n    {read}\n"
     column = source.splitlines()[2].index("x.item()")
     assert uses_of_number(source, Span(FILE, 3, column, 3, column + len("x.item()"))) == uses
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "decides"),
+    [
+        ("losses.append(x.item())", "if losses[-1] > losses[0]: return x", "losses[-1] > losses[0]"),
+        ("losses[step] = x.item()", "if losses[step] > 1: return x", "losses[step] > 1"),
+        ("self.loss = x.item()", "if self.loss > 1: return x", "self.loss > 1"),
+        ("self.loss = x.item()", "if self.training: return x", None),
+        ("losses.append(x.item())", "if other[0]: return x", None),
+    ],
+)
+def test_a_number_that_is_kept_decides_what_reads_it(kept: str, read: str, decides: str | None) -> None:
+    source = f"def step(self, x, losses, other):\n    {kept}\n    {read}\n"
+    found = branch_decision(
+        a_break(gb_type="Unsupported Tensor.item() call", span=Span(FILE, 2)), records(sources={FILE: source})
+    )
+    assert (found.condition if found else None) == decides
+    assert found is None or found.is_direct

@@ -66,6 +66,19 @@ def test_a_backward_that_alone_is_compiled_late_is_told_as_one(tmp_path: Path) -
     assert [named for named, _ in measure(late, (), "run").late] == ["the backward of body"]
 
 
+def test_a_late_module_of_torchs_has_the_line_that_called_it(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    file, compiled = tmp_path / "run.dynadiag", torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
+    with dynadiag.record(file):
+        first = compiled(torch.ones(3, 2)).sum()
+        dynadiag.warm()
+        first.backward()
+    with dynadiag.open(file) as recording:
+        late = explain(recording, after_warm_up=True)
+    line = test_a_late_module_of_torchs_has_the_line_that_called_it.__code__.co_firstlineno + 4
+    assert f"the backward of Linear.forward (test_warm_up.py:{line})" in late.headline.sentence
+
+
 def test_a_child_that_compiles_is_told_of_as_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program, file = tmp_path / "program.py", str(tmp_path / "run.dynadiag")
     program.write_text(
@@ -80,6 +93,29 @@ def test_a_child_that_compiles_is_told_of_as_late(tmp_path: Path, capfd: pytest.
     )
     assert main(["explain", "-o", file, str(program)]) == 0
     assert "1 compile came after the warm-up: <lambda> (program.py:2)" in " ".join(capfd.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("calls", "sentence"),
+    [(2, "1 compile came after the warm-up of 2 calls: <lambda> (program.py:3)."), (3, None)],
+)
+def test_after_as_many_calls_as_there_are(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], calls: int, sentence: str | None
+) -> None:
+    """The backward of the last call is part of it; what another function compiles afterwards is not."""
+    program, file = tmp_path / "program.py", str(tmp_path / "run.dynadiag")
+    program.write_text(
+        "import torch\n"
+        "step = torch.compile(lambda x: x.sin(), backend='aot_eager')\n"
+        "other = torch.compile(lambda x: x + 1, backend='eager')\n"
+        "step(torch.ones(4))\n"
+        "step(torch.ones(4, requires_grad=True)).sum().backward()\n"
+        "other(torch.ones(5))\n"
+    )
+    assert main(["explain", "--after", str(calls), "-o", file, str(program)]) == 0
+    shown = capfd.readouterr()
+    assert shown.out.startswith(sentence or "All") or not sentence
+    assert ("was not called again" in shown.err) == (sentence is None)
 
 
 def test_a_compile_after_a_reset_is_told_apart(tmp_path: Path) -> None:

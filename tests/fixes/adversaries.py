@@ -253,10 +253,16 @@ def _check(body: str, found_by: str, *, compiled: bool = True) -> Adversary:
     return _change(body, marked, "`torch._assert_async`", found_by, calls, "SEEN = []\n\n", compiled=compiled)
 
 
-def _flagged(rest: str, found_by: str) -> Adversary:
+def _flagged(rest: str, found_by: str, flag: str = "y.requires_grad = True") -> Adversary:
     """A value whose `requires_grad` is set."""
-    body = f"y = x.detach() + 1\ny.requires_grad = True\n{rest}"
-    return _change(body, "y.requires_grad = True", "leave out", found_by, head="SEEN = []\n\n")
+    body = f"y = x.detach() + 1\n{flag}\n{rest}"
+    return _change(body, flag, "leave out", found_by, head="SEEN = []\n\n")
+
+
+def _asserted(second: str, found_by: str) -> Adversary:
+    """An `assert` of which the second condition is not computed where the first holds."""
+    head = "SEEN = []\n\n\ndef count(x):\n    SEEN.append(1)\n    return x.abs().sum() + 1\n\n"
+    return _change(f"assert x.shape[0] < 4 or {second}\nreturn x * 2", second, "as one tensor", found_by, head=head)
 
 
 def _chance(rest: str, found_by: str, head: str) -> Adversary:
@@ -896,10 +902,20 @@ ADVERSARIES = {
         "mutations",
         "SEEN = []\n",
     ),
+    "an elif is asked where the first side is taken": _where(
+        "y, z = x, x\nif x.abs().sum() >= 0:\n    y = x * 2\n    z = x\nelif EMPTY[0]:\n    y = x * 3\nreturn y + z",
+        "ends",
+        "x.abs().sum() >= 0",
+        "EMPTY = []\n\n",
+    ),
+    # assertions
+    "the second condition needs the first": _asserted("x[3].sum() > 0", "ends"),
+    "the second condition has no value without the first": _asserted("1 / (x.shape[0] - 3) > x.sum()", "ends"),
+    "the second condition counts": _asserted("count(x) > 0", "mutations"),
     # setups
     "a setup is made on each call": _setup("key in ()", "SEEN.append(key)", "mutations"),
     "a setup prints on each call": _setup("key in ()", "print('set up')", "printed"),
-    "a setup draws a number on each call": _setup("key in ()", "random.random()", "random"),
+    "a setup draws a number": _setup("key in SEEN", "SEEN.append(key + 0 * random.random())", "random"),
     # object_copies
     "what is made of an object depends on a global": _made_of("made.n += COUNT[0]", "results gradients"),
     "making something of an object draws a number": _made_of("made.n = 2 + 0 * random.random()", "random"),
@@ -930,6 +946,10 @@ ADVERSARIES = {
     "a value is asked whether it has a gradient": _flagged(
         "return x * (2 if y.requires_grad else 3)", "results gradients"
     ),
+    "a value that was asked for a gradient is returned": _flagged(
+        "return y * 2", "results gradients", "y.requires_grad_()"
+    ),
+    "an argument is asked for a gradient": _flagged("return y", "mutations", "x.requires_grad_()"),
     "a gradient of the value is asked for": _flagged("return torch.autograd.grad((y * y).sum(), y)[0]", "ends"),
     # chances
     "the random number is moved": _chance(

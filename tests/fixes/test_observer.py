@@ -161,6 +161,62 @@ def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compile
     assert (not [each for each in differences if not each.rounding]) == is_right
 
 
+class Counting(Twofold):
+    """Computes otherwise when it is compiled, and the change forgets to count."""
+
+    calls = 0
+    counts = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.counts
+        return super().forward(x)
+
+
+def test_what_a_change_does_as_the_compiled_program_does_is_not_told_of_it(
+    tmp_path: Path, differences: list[CallDiffers]
+) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), UNCOMPILED, True),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), COMPILED, True),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), COMPILED, False),
+    )
+    for make, numbers, counts in watches:
+        differences.clear()
+        watch, module = make(), type("Counting", (Counting,), {"numbers": numbers, "counts": counts})()
+        watch(module.forward, module.forward, (torch.ones(2),), {})
+        watch.finish()
+    assert {each.text for each in differences} == {"self.calls is 0 instead of 1"}
+
+
+def _set_up(context: Any) -> None:
+    context.get_local("self")._i_will_not_complain_if_bc_breaks_VariableTracker().realize().value.factor = 2
+
+
+class SetUp(torch.nn.Module):
+    """Is set up while torch compiles, for which it compiles again where it is not: another graph than those before."""
+
+    factor = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.comptime.comptime(_set_up)
+        return x * self.factor
+
+
+def test_the_programs_own_call_is_compiled_whatever_other_inputs_took(
+    tmp_path: Path, differences: list[CallDiffers]
+) -> None:
+    asked, module, x = Observation(records=str(tmp_path / "records"), uncompiled=True), SetUp(), torch.ones(3, 4)
+    reference = ReferenceWatch(asked)
+    reference(module.forward, module.forward, (x,), {})
+    reference.finish()
+    compiled = torch.compile(module, backend="eager")
+    with torch._dynamo.config.patch(recompile_limit=1):
+        result = CandidateWatch(asked)(compiled, module.forward, (x,), {})
+    assert torch.equal(result, x * 2)
+    assert differences
+
+
 class Chance(torch.nn.Module):
     """Adds random numbers while it trains: of NumPy's uncompiled, and of torch's where it is compiled."""
 

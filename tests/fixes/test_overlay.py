@@ -25,8 +25,43 @@ from dynadiag.overlay_runtime import Change, changed_text, functions_in
 from dynadiag.trial.program import Program
 from tests.fixes.library import SCALE, install_package
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 NAME = "site-packages/fakelib/scale.py"
 DYNADIAG = [sys.executable, "-m", "dynadiag"]
+SET_UP = """import logging
+import threading
+
+import torch
+from torch import nn
+
+LOCK = threading.Lock()
+logger = logging.getLogger(__name__)
+
+
+def install(module):
+    logger.warning("it is set up")
+    module.factor = 2
+
+
+def set_up(model):
+    # Is it there?
+    if getattr(model, "is_set_up", False):
+        return
+    with LOCK:
+        install(model.linear)
+        model.is_set_up = True
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        set_up(self)
+        return self.linear(x) * self.linear.factor
+"""
 PROGRAM = """import torch
 from fakelib.scale import Scale
 
@@ -201,3 +236,18 @@ def test_fix_proves_a_change_of_a_package_and_run_uses_it(project: Project) -> N
     explained = dynadiag("explain", "--json", "-", "program.py")
     assert json.loads(explained.stdout)["break_count"] == 0
     assert dynadiag("run", "--overlay", "missing.py", "program.py").returncode == 2
+
+
+def test_a_change_for_what_breaks_behind_another_break_alone_is_left_out(project: Project) -> None:
+    project.path(NAME).write_text(SET_UP)
+    environment = {**os.environ, "PYTHONPATH": str(project.path(NAME).parents[1])}
+    command = [*DYNADIAG, "fix", "--json", "fix.json", "--overlay", "overlay.py", "program.py"]
+    done = subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads((project.root / "fix.json").read_text())
+    fixes = [entry for entry in document["fixes"] if entry["for"]["kind"] == "break"]
+    assert {(entry["title"], entry["verdict"]) for entry in fixes} == {("call `set_up` while torch compiles", "proved")}
+    assert len(fixes) > 1
+    changed = [line for line in fixes[0]["diff"].splitlines() if line.startswith(("+", "-"))]
+    assert not any("logger" in line for line in changed)
+    assert "+        _set_up(model)\n     # Is it there?\n" in fixes[0]["diff"]

@@ -186,11 +186,44 @@ def test_a_setup_is_called_while_torch_compiles(tmp_path: Path) -> None:
     x = torch.ones(2)
     torch.testing.assert_close(torch.compile(step, backend="eager", fullgraph=True)(x), model(x))
     assert model.done is True
+    others = [torch.nn.Linear(2, 2) for _ in range(2)]
+
+    def steps(x: torch.Tensor) -> None:
+        for other in others:
+            torch._dynamo.graph_break()  # each call of `setup` is compiled code of its own, which all objects share
+            space["setup"](other)
+
+    torch.compile(steps, backend="eager")(x)
+    assert [other.done for other in others] == [True, True]
     for old, new in (("        return\n", "        return 1\n"), ("if getattr", "x = 1\n    if getattr")):
         text = SETUP.replace(old, new)
         assert not any(
             "while torch" in each.title for each in candidates(text, problem_at(text, "with LOCK"), tmp_path)
         )
+
+
+def test_torch_is_imported_once_and_only_where_a_change_needs_it(tmp_path: Path) -> None:
+    local = "def f(x):\n    import torch\n\n    torch._check_tensor_all(x)\n    return x\n"
+    (text,) = changed(local, candidates(local, problem_at(local, "torch._check_tensor_all(x)"), tmp_path)[:1])
+    assert text == local.replace("torch._check_tensor_all(x)", "torch._assert_async(x.all())")
+    below = "def f(x, torch):\n    torch._check_tensor_all(x)\n    import torch\n    return x\n"
+    (text,) = changed(below, candidates(below, problem_at(below, "torch._check_tensor_all(x)"), tmp_path)[:1])
+    assert text.startswith("import torch\n")
+    without = SETUP.removeprefix(HEAD)
+    (text,) = changed(without, candidates(without, problem_at(without, "with LOCK"), tmp_path)[:1])
+    assert text.count("import torch") == 1
+
+
+def test_no_gradient_is_asked_for_of_a_value_that_the_function_makes(tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x):\n    return torch.zeros_like(x).requires_grad_() + x\n"
+    (text,) = changed(
+        source, candidates(source, problem_at(source, "torch.zeros_like(x).requires_grad_()"), tmp_path)[:1]
+    )
+    assert "return torch.zeros_like(x) + x" in text
+    for other in ("requires_grad_(False)", "requires_grad_(flag)"):
+        text = source.replace("requires_grad_()", other)
+        found = candidates(text, problem_at(text, f"torch.zeros_like(x).{other}"), tmp_path)
+        assert not any("leave out" in each.title for each in found)
 
 
 GRID = f"""{HEAD}class Grid:
@@ -440,6 +473,10 @@ def test_a_layer_that_is_never_dropped_has_no_branch(tmp_path: Path) -> None:
     (chance,) = (each for each in found if "above 0" in each.title)
     (text,) = changed(DROPS, [chance])
     assert "skip = drop or (p > 0 and number < p)" in text
+    plain = DROPS.replace("skip = drop or", "skip =")
+    assert "skip = p > 0 and number < p" in "".join(
+        changed(plain, candidates(plain, problem_at(plain, "not skip"), tmp_path))
+    )
     spaces: list[dict[str, Any]] = [{}, {}]
     exec(text, spaces[0])
     exec(DROPS, spaces[1])
@@ -1153,8 +1190,81 @@ def test_an_assertion_is_a_function_in_the_graph(tmp_path: Path) -> None:
     assert "if condition:\nraise AssertionError(f'{int(value_1)} of {value_2}')\n" in made
     called = "torch.logical_not(t.max().to(torch.int64) < n), t.max().detach(), n"
     assert made.endswith(f"_raise_if({called})")
-    (_, made, _) = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
-    assert "raise AssertionError\n" in made
+    plain, _, made, _ = one(text.replace(", f'{int(t.max())} of {n}'", ""), "int(t.max()) < n", tmp_path)
+    assert (plain, "raise AssertionError\n" in made) == ("assert t.max().to(torch.int64) < n", True)
+
+
+def test_an_assertion_of_several_conditions_is_one_of_a_tensor(tmp_path: Path) -> None:
+    test = "t.isnan().sum() == 0 and not t.isinf().any()"
+    text = f"{HEAD}def f(t):\n    assert {test}, (\n        'not '\n        'finite'\n    )\n    return t * 2\n"
+    found = candidates(text, problem_at(text, test), tmp_path)
+    assert not any("as one tensor" in each.title for each in found)  # `not` of a number is no tensor
+    text = text.replace("not t.isinf().any()", "t.max() < 9")
+    (made,) = changed(
+        text, candidates(text, problem_at(text, test.replace("not t.isinf().any()", "t.max() < 9")), tmp_path)[:1]
+    )
+    space: dict[str, Any] = {}
+    exec(made, space)
+    torch._dynamo.reset()
+    compiled = torch.compile(space["f"], backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    for wrong in (float("nan"), 10.0):
+        with pytest.raises(RuntimeError, match="not finite"):
+            compiled(torch.tensor([1.0, wrong]))
+
+
+RANGE = f"""{HEAD}class Range(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.momentum, self.low, self.high = 0.5, nn.Buffer(torch.zeros(1)), nn.Buffer(torch.zeros(1))
+
+    def forward(self, x):
+        if self.low.min() == 0 and self.high.max() == 0:
+            self.low = self.low + x.min()
+            self.high = self.high + x.max()
+        # a moving average
+        elif self.momentum == -1:
+            self.low = torch.min(self.low, x.min())
+        else:
+            self.low = self.low * self.momentum + x.min()
+            self.high = self.high * self.momentum + x.max()
+        return x * self.low + self.high
+"""
+
+
+@pytest.mark.parametrize("momentum", [0.5, -1])
+def test_what_an_elif_of_numbers_does_is_done_and_chosen(momentum: float, tmp_path: Path) -> None:
+    found = candidates(RANGE, problem_at(RANGE, "self.low.min() == 0 and self.high.max() == 0"), tmp_path)
+    (text,) = changed(RANGE, [each for each in found if "torch.where" in each.title])
+    assert "        # a moving average\n        if self.momentum == -1:\n" in text
+    made: list[Any] = []
+    for each in (text, RANGE):
+        space: dict[str, Any] = {}
+        exec(each, space)
+        made.append(space["Range"]())
+        made[-1].momentum = momentum
+    torch._dynamo.reset()
+    compiled = torch.compile(made[0], backend="eager", fullgraph=True)
+    for factor in (1.0, 2.0, -3.0):
+        x = torch.arange(1.0, 4.0) * factor
+        torch.testing.assert_close(compiled(x), made[1](x))
+        torch.testing.assert_close(made[0].low, made[1].low)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "self.low += x.min()",
+        "self.mean = x.mean()",
+        "self.low = x.min() / x.max()",
+        "return x",
+        "print(x)",
+    ],
+)
+def test_what_an_elif_may_not_do(other: str, tmp_path: Path) -> None:
+    text = RANGE.replace("self.low = torch.min(self.low, x.min())", other)
+    found = candidates(text, problem_at(text, "self.low.min() == 0 and self.high.max() == 0"), tmp_path)
+    assert not any("torch.where" in each.title for each in found)
 
 
 def test_a_number_in_a_condition_is_a_tensor(tmp_path: Path) -> None:
@@ -1374,6 +1484,9 @@ def test_a_size_of_a_named_argument_is_marked(call: str, marked: str, tmp_path: 
     problem = replace(recompile_of(text, "Bert.forward", source, 9, 6, ("3", "4"), tmp_path), file=None)
     first, *_ = changed(text, candidates(text, problem, tmp_path))
     assert first == text.replace("    y =", f"    torch._dynamo.mark_dynamic({marked}, 1)\n    y =")
+    behind = replace(problem, stack=(problem.stack[0], Frame("", 8, "forward"), problem.stack[1]))  # a library's call
+    found = changed(text, candidates(text, behind, tmp_path))
+    assert any("mark_dynamic" in each for each in found) == ("**" not in call)
 
 
 def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) -> None:
@@ -1576,6 +1689,8 @@ def test_a_list_that_grows_becomes_one_tensor_in_front_of_the_compiled_part(tmp_
         "def f(x, bank: list, k=2) -> object:\n    rows = torch.cat(bank, 1)\n"
         "    torch._dynamo.mark_dynamic(rows, 1)\n    return _compiled_f(x, rows, k)\n"
     )
+    method = GROWN.replace("def f(x", "def f(self, x")
+    assert "return _compiled_f(x, rows, k)\n" in grown(method, tmp_path)[0].replace("self._compiled_f", "_compiled_f")
     twice = GROWN.replace("rows @ x", "rows @ torch.cat(bank, 1)")
     assert "    rows = bank\n    return rows @ bank\n" in grown(twice, tmp_path)[0]
 

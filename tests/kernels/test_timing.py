@@ -22,6 +22,8 @@ from tests.interpreters import DYNADIAG
 from tests.kernels.programs import program
 from tests.kernels.recorded import environment, record, recorded
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 _PEAKS = DevicePeaks(bytes_per_second=1e12, product_flops={"bf16": 1e15}, vector_flops=1e13)
 
 

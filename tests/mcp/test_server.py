@@ -28,6 +28,8 @@ from mcp.client.stdio import stdio_client
 
 from dynadiag.mcp import server
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 PROGRAM = """\
 import pathlib
 import torch

@@ -20,7 +20,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import dump
-from minifier.source import count_lines, count_tokens
+from minifier.source import MergeError, count_lines, count_tokens
 
 UNSUPPORTED = """
 import torch
@@ -222,6 +222,11 @@ def test_relative_imports_of_a_packages_main_are_merged(tmp_path: Path, monkeypa
     assert "import" not in text
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert done.stdout == "1 2 3\n"
+
+
+def test_a_module_that_has_no_python_source_is_refused() -> None:
+    with pytest.raises(MergeError, match="has no Python source"):
+        read_program(Program("itertools", module=True))
 
 
 @pytest.mark.parametrize("kind", ["FileNotFoundError", None])

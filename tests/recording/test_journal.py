@@ -158,6 +158,7 @@ def test_limit_says_so_once_and_lets_the_end_through(tmp_path: Path) -> None:
     for _ in range(20):
         journal.append({"a": "x" * 100})
     assert journal.full
+    assert not journal.append({"b": 1})  # it would fit, and tell of what the log does not have
     assert journal.append({"dynadiag_end": {}}, past_limit=True)
     kinds = [event_kind(metadata) for metadata, _ in events(journal.path)]
     assert kinds[-2:] == [LIMIT_KIND, "dynadiag_end"]

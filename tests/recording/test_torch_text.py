@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import dynadiag
+from dynadiag.recording.torch_text.break_types import join_fragments
 from dynadiag.recording.torch_text.guards import completed, read_condition, read_failure
 from tests.explanation.build import a_failure
 
@@ -294,3 +295,9 @@ def test_no_module_above_looks_for_a_sentence() -> None:
         if len(text.split()) > 2 and text not in FACTS
     }
     assert not texts
+
+
+def test_hints_that_were_cut_where_a_literal_was_are_whole_sentences() -> None:
+    cut = ["Use f() to ", "Register it", "with torch.", "Report it.", "Avoid it."]
+    assert join_fragments(cut) == ("Use f() to Register it with torch.", "Report it.", "Avoid it.")
+    assert join_fragments(["", "Report it."]) == ("Report it.",)

@@ -14,6 +14,8 @@ import torch
 from tests.interpreters import DYNADIAG
 from tests.samples.running import SAMPLES, bare, explained
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 
 def test_vit_amp_trains_the_same_uncompiled_and_compiled() -> None:
     ended = bare(SAMPLES / "vit_amp.py")

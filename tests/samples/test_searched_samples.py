@@ -14,6 +14,8 @@ import dynadiag
 from tests.interpreters import DYNADIAG
 from tests.samples.running import SAMPLES, TORCH, explained, line_of
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 
 def bisected(arguments: list[str], folder: Path) -> tuple[int, dict[str, Any]]:
     """The exit code and the document of a bisection."""

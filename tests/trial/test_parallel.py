@@ -123,6 +123,17 @@ def test_trials_that_need_different_servers_run_one_after_another(tmp_path: Path
         assert not trials._graph_checkpoint[1].replicas
 
 
+@_without_gpu
+def test_trials_of_another_runner_run_at_the_same_time(tmp_path: Path) -> None:
+    (meeting := tmp_path / "meeting").mkdir()
+    plan = Plan("triton", caches=False)
+    with runner(tmp_path, MEETS.format(folder=str(meeting))) as trials:
+        trials.start_forks(threads=1)
+        outcomes = trials.run_many([plan, replace(plan, accuracy=True)])
+    assert all(outcome.passed for outcome in outcomes)
+    assert {str(outcome.pid) for outcome in outcomes} == {file.name for file in meeting.iterdir()}
+
+
 def test_a_killed_replica_gives_no_outcome(tmp_path: Path) -> None:
     with runner(tmp_path, ALIKE) as trials:
         trials.start_forks(threads=1)

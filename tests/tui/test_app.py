@@ -11,6 +11,7 @@ import tui
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
+from tui.code_panes import CodePaneModel
 from tui.session import Session
 from tui.views import SCREENS, screen_named
 from tui.views.code import CodeView
@@ -100,6 +101,15 @@ async def test_enter_in_code_jumps_to_the_counterpart(program: Path) -> None:
         assert pane.text_of(pane.cursor) == "y = x.sin()"
         await press(pilot, "p")
         assert "= l_x_.sin()" in pane.text_of(pane.cursor), "the operator, not the comment above it"
+
+
+async def test_enter_in_code_jumps_to_the_line_of_the_same_node(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CodePaneModel, "same_rows", lambda _self, _at, _row, pane: (1, 2) if pane == "dynamo" else ())
+    async with browsing(program, (200, 60)) as pilot:
+        await press(pilot, "3", "enter")
+        pane = _app(pilot).focused
+        assert isinstance(pane, CodePane)
+        assert (pane.id, pane.cursor) == ("pane-dynamo", 1)
 
 
 async def test_another_stage_is_shown_at_what_belongs_to_the_line(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def _other_failure(outcome: Outcome) -> str:
         return ""
     if failure.kind == "hang":
         return f"stopped after {outcome.seconds:.0f} s; --timeout S gives it more"
-    return ": ".join(filter(None, (failure.type, "".join(failure.message.splitlines()[:1])[:_MAX_LINE])))
+    return failure.text
 
 
 def _change_lines(change: ReleaseChange, printer: Printer) -> Iterator[str]:

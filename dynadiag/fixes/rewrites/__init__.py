@@ -35,7 +35,7 @@ from dynadiag.fixes.rewrites import (
     two_functions,
     while_compiling,
 )
-from dynadiag.fixes.rewrites.conditions import call_at, if_around, if_or_assert_at
+from dynadiag.fixes.rewrites.conditions import assert_at, call_at, if_around, if_or_assert_at
 from dynadiag.fixes.rewrites.gradient_flags import flag_at
 from dynadiag.fixes.rewrites.outer_contexts import with_at
 from dynadiag.fixes.rewrites.row_ranges import rows_at
@@ -67,6 +67,7 @@ CATALOGUE = (
     Rewrite("python_calls", at_break(call_at, library_calls.python_calls)),
     Rewrite("rotations", at_break(call_at, library_calls.rotations)),
     Rewrite("counts", at_break(call_at, library_calls.counts)),
+    Rewrite("assertions", at_break(assert_at, conditional_effects.assertions)),
     Rewrite("kept_numbers", effects_behind.kept_numbers, ("item.afterwards",)),
     Rewrite("numbers", at_break(call_at, numbers.candidates), ("item.tensor",)),
     Rewrite("numpy_calls", at_break(call_at, numpy_calls.candidates), ("numpy.torch",)),

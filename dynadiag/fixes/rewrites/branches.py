@@ -14,8 +14,9 @@ import libcst as cst
 
 from dynadiag.fixes.candidate import Candidate, Condition, Refusal, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.rewrites.branch_statement import BranchStatement
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, position_of
-from dynadiag.fixes.rewrites.nested_branch import branch_of, wholes
+from dynadiag.fixes.rewrites.nested_branch import ElifBranch, forms_of, wholes
 from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.side_expressions import check_expression, cond_call, new_tensor, renamed, risky_names
 from dynadiag.recording.records import Span
@@ -34,23 +35,31 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate | Refusal]:
 def _choices(
     file: ParsedSource, found: cst.If | cst.IfExp, span: Span, title: str, why: str, cond: bool
 ) -> Iterator[Candidate | Refusal]:
-    for whole in wholes(file, found) if isinstance(found, cst.If) else [found]:
+    reason = ""
+    for whole, form in _forms(file, found):
         try:
             if isinstance(whole, cst.IfExp):
                 edit, tests, state = (_cond_expression if cond else _conditional)(file, whole), [whole.test], []
             else:
-                statement = branch_of(file, whole, position_of(file, span))
+                statement = form(file, whole, position_of(file, span))
                 edit, tests = statement.cond() if cond else statement.edit(), statement.tests
                 state = statement.state
             conditions = tuple(Condition(file.name, *file.range(test)) for test in tests)
         except Unsuitable as unsuitable:
-            reason = str(unsuitable)
+            reason = reason if form is ElifBranch else str(unsuitable)
         else:
             kept, numbers = counters(file, whole, state) if isinstance(whole, cst.If) else ((), ())
             yield Candidate(title, "source", (edit, *kept), why, conditions, numbers)
             reason = ""
     if reason and not cond:
         yield Refusal(title, reason)
+
+
+def _forms(file: ParsedSource, found: cst.If | cst.IfExp) -> Iterator[tuple[cst.If | cst.IfExp, type[BranchStatement]]]:
+    """The statements that the branch is part of, each with the forms in which it can be written."""
+    for whole in wholes(file, found) if isinstance(found, cst.If) else [found]:
+        for form in forms_of(whole) if isinstance(whole, cst.If) else (BranchStatement,):
+            yield whole, form
 
 
 def _conditional(file: ParsedSource, found: cst.IfExp) -> Edit:

@@ -35,7 +35,8 @@ class CallSite:
 
 def call_sites(problem: FixProblem, sources: Sources, names: list[str]) -> Iterator[CallSite]:
     """The calls on the user's line that led to the compile, that give all these parameters. Of a library's function
-    only the line is known, so a call that gives them by its ``**`` counts as well.
+    only the line is known, so a call that gives them by its ``**`` counts as well, if it is the function's own: what a
+    library's function calls behind a break has other arguments.
     """
     parameters = _parameters(problem, sources)
     if parameters is None or (problem.file is not None and not set(names) <= set(parameters)):
@@ -46,7 +47,8 @@ def call_sites(problem: FixProblem, sources: Sources, names: list[str]) -> Itera
         for call in calls:
             found = _bound(call, parameters)
             site = CallSite(file, call, {name: found[name] for name in names if name in found})
-            by_mapping = problem.file is None and site.mapping is not None
+            is_own = [(frame.file, frame.line) for frame in problem.stack[-2:-1]] == [(file.name, line)]
+            by_mapping = problem.file is None and site.mapping is not None and is_own
             given = all(name in site.arguments or (by_mapping and name.isidentifier()) for name in names)
             if given and not _in_own_scope(file, call):
                 yield site

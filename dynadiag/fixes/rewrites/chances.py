@@ -43,8 +43,10 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
         inside = chance in list(file.nodes(cst.Comparison, site.node.test))
         if inside or holders & names:
             probability = file.code(chance.comparisons[0].comparator)
-            edit = file.replace(chance, f"({probability} > 0 and {file.code(chance)})")
-            yield Candidate(f"compare with `{probability}` only where it is above 0", "source", (edit,), _WHY)
+            text = f"{probability} > 0 and {file.code(chance)}"
+            is_whole = isinstance(file.parent(chance), (cst.If, cst.IfExp, cst.Assign)) and not chance.lpar
+            edits = (file.replace(chance, text if is_whole else f"({text})"),)
+            yield Candidate(f"compare with `{probability}` only where it is above 0", "source", edits, _WHY)
 
 
 def _assigned(file: ParsedSource, function: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:

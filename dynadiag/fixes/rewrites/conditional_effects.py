@@ -104,6 +104,9 @@ def check_unread(file: ParsedSource, function: cst.FunctionDef, effects: list[cs
 
 _WHY = "the condition and the values are computed at their place, and the message is printed when they are there"
 _WHY_RAISE = "the condition is computed at its place, and the exception is raised there"
+_WHY_ASSERT = (
+    "it is the same condition, and an `assert` on a tensor is an operator of the graph (`torch._assert_async`)"
+)
 _WHY_RAISE_LATER = "the condition is computed at its place, and the exception is raised when the graph has run"
 
 
@@ -120,6 +123,18 @@ def candidates(site: Site[cst.If | cst.IfExp | cst.Assert]) -> Iterator[Candidat
             yield from _of_assertion(file, found)
         elif isinstance(found, cst.If):
             yield from _of_branch(file, found, site.problem.span)
+
+
+def assertions(site: Site[cst.Assert]) -> Iterator[Candidate]:
+    """An `assert` of a condition that is one tensor: torch takes it into the graph, if its message is a constant."""
+    file, found = site.file, site.node
+    with suppress(Unsuitable):
+        test = condition_text(file, found.test)
+        if test != file.code(found.test) and isinstance(
+            found.msg, (cst.SimpleString, cst.ConcatenatedString, type(None))
+        ):
+            edits = (file.replace(found.test, f"({test})" if "\n" in test else test),)
+            yield Candidate("assert the condition as one tensor", "source", edits, _WHY_ASSERT)
 
 
 def _of_assertion(file: ParsedSource, found: cst.Assert) -> Iterator[Candidate]:

@@ -38,9 +38,14 @@ def call_at(file: ParsedSource, span: Span) -> cst.Call | None:
     return file.at(span, cst.Call)
 
 
+def assert_at(file: ParsedSource, span: Span) -> cst.Assert | None:
+    """The `assert` at the span of the break."""
+    return file.at(span, cst.Assert)
+
+
 def if_or_assert_at(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | cst.Assert | None:
     """The branch whose condition holds the span of the break, else the `assert` there."""
-    return if_around(file, span) or file.at(span, cst.Assert)
+    return if_around(file, span) or assert_at(file, span)
 
 
 def condition_text(file: ParsedSource, test: cst.BaseExpression) -> str:

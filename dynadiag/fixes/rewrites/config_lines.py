@@ -18,11 +18,13 @@ import libcst as cst
 from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
+from dynadiag.fixes.project import is_library
 from dynadiag.recording.torch_text.break_types import ignoring_option, named_settings
 
 # Kinds of breaks that a setting ends, and whose hints do not name it.
 _UNHINTED = {"GB0033": ("capture_scalar_outputs",)}
 _WHY = "torch takes this into the graph, and what is computed stays the same"
+_WHY_IN_LIBRARY = f"{_WHY}; it is set for the whole program"
 _METHOD = re.compile(r"\.(\w+)\(")
 
 
@@ -35,7 +37,8 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         yield from _ignored(problem, file)
     for name in named_settings(problem.hints) or _UNHINTED.get(problem.gb_id or "", ()):
         line = f"torch._dynamo.config.{name} = True"
-        yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), _WHY)
+        why = _WHY_IN_LIBRARY if is_library(file.name) else _WHY
+        yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), why)
 
 
 def _ignored(problem: FixProblem, file: ParsedSource) -> Iterator[Candidate]:

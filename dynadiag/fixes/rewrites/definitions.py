@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,9 @@ class Definition:
         text, end = helpers.text, file.newline
         for old, new in zip(helpers.names, names, strict=True):
             text = text.replace(old, new)
-        imports = [f"import {each}" for each in helpers.imports if "." in each or not file.imports(each)]
+        # Each changed file gets `import torch` where it has none.
+        wanted = [each for each in helpers.imports if each != "torch"]
+        imports = [f"import {each}" for each in wanted if "." in each or not file.imports(each)]
         text = ("\n".join([*imports, ""]) + text.replace("    ", file.indent_unit)).replace("\n", end)
         free = file.free_name(name, of=file.statement(beside))
         above = file.insert_line(file.after_imports(), text)
@@ -49,12 +52,16 @@ class Definition:
         return cls(free, (above, definition))
 
     def before(self, file: ParsedSource, first: cst.BaseStatement, *lines: str) -> tuple[Edit, ...]:
-        """The edits after which these lines run in front of the statement ``first`` where torch traces it. ``{call}``
-        is the name of this one.
+        """The edits after which these lines run in front of the statement ``first`` and the comments above it, where
+        torch traces it. ``{call}`` is the name of this one.
         """
         pad, unit, end = file.indent(first), file.indent_unit, file.newline
         begun = [f"{pad}if {TRACED}:", *(f"{pad}{unit}{line.format(call=self.name)}" for line in lines)]
-        return (*self.edits, file.insert_line(file.line(first), "".join(f"{line}{end}" for line in begun)))
+        above = itertools.takewhile(lambda line: line.comment, reversed(first.leading_lines))  # type: ignore[attr-defined]  # each kind of statement has them
+        return (
+            *self.edits,
+            file.insert_line(file.line(first) - len(list(above)), "".join(f"{line}{end}" for line in begun)),
+        )
 
 
 def body_of(function: cst.FunctionDef) -> Sequence[cst.BaseStatement]:

@@ -1,21 +1,25 @@
-"""An `if` statement with `elif`, or with another `if` as a whole side, written as nested calls of `torch.where`."""
+"""An `if` statement with `elif`, or with another `if` as a whole side: nested calls of `torch.where`. Or the first side
+by itself, chosen behind what the others do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import libcst as cst
 
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.rewrites.branch_statement import ONE_TENSOR, BranchSide, BranchStatement, statements_of
+from dynadiag.fixes.rewrites.branch_statement import CONDITION, ONE_TENSOR, BranchSide, BranchStatement, statements_of
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text
-from dynadiag.fixes.rewrites.side_expressions import assigned_text, risky_names
+from dynadiag.fixes.rewrites.side_expressions import assigned_text, check_expression, risky_names
 
 
-def branch_of(file: ParsedSource, found: cst.If, position: int) -> BranchStatement:
-    """The statement in the form that it has. ``position`` is where the break is in the file. Raises `Unsuitable`."""
-    nested = isinstance(found.orelse, cst.If) or any(map(only_if, _blocks(found)))
-    return (NestedBranch if nested else BranchStatement)(file, found, position)
+def forms_of(found: cst.If) -> tuple[type[BranchStatement], ...]:
+    """The forms in which the statement can be written, the first one first."""
+    if isinstance(found.orelse, cst.If):
+        return NestedBranch, ElifBranch
+    return (NestedBranch if any(map(only_if, _blocks(found))) else BranchStatement,)
 
 
 def wholes(file: ParsedSource, found: cst.If) -> Iterator[cst.If]:
@@ -92,6 +96,55 @@ class NestedBranch(BranchStatement):
         item = side.assigned[0]
         risky = [name for name in risky_names(self._file, [item[1]]) if self._defined_before(name)]
         return assigned_text(self._file, item, {name: f"torch.where({taken}, {name}, 1.0)" for name in risky})
+
+
+class ElifBranch(BranchStatement):
+    """An `if` whose first side computes, and whose `elif` stays an `if` of its own, which always runs: its conditions
+    may be no tensors. It sets nothing that the first side does not set.
+    """
+
+    def _split(self, test: cst.BaseExpression, position: int) -> tuple[str | None, cst.BaseExpression]:
+        if position >= self._file.range(test)[1]:
+            raise Unsuitable("the graph breaks behind its first side")
+        return None, test
+
+    def _sides(self) -> tuple[BranchSide, BranchSide]:
+        rest = self._if.orelse
+        assert isinstance(rest, cst.If)
+        self._rest = rest
+        blocks = [rest.body]
+        while (behind := rest.orelse) is not None:
+            blocks.append(behind.body)
+            if isinstance(behind, cst.Else):
+                break
+            rest = behind
+            check_expression(self._file, rest.test)
+        check_expression(self._file, self._rest.test)
+        others = [self._side(statements_of(block)) for block in blocks]
+        taken, set_there = self._side(statements_of(self._if.body)), [item for side in others for item in side.assigned]
+        harmful = risky_names(self._file, [value for _, value, _ in set_there])
+        in_place = [name for name, _, sign in set_there if sign is not None]
+        if taken.returned or any(side.returned for side in others) or harmful or in_place or not set_there:
+            raise Unsuitable("what is behind the first side does more than to set names")
+        if {name for name, _, _ in set_there} - set(taken.assigned_names):
+            raise Unsuitable("what is behind the first side sets another name")
+        return taken, BranchSide()
+
+    def edit(self, first: str | None = None) -> Edit:
+        """The edit of the whole statement: the first side, what is behind it, and the choice."""
+        assert first is None
+        self._lines = []
+        values = self._compute(self._taken, "if")
+        wheres = [f"{name} = torch.where({CONDITION}, {values[name]}, {name})" for name in self._merged()]
+        first_lines = [*self._head(wheres), *self._lines]
+        start, end = self._file.range(self._rest)
+        comments = [line.comment.value for line in self._rest.leading_lines if line.comment is not None]
+        edit = self._written([*first_lines, *comments, "\0", *wheres])
+        return replace(edit, text=edit.text.replace("\0", self._file.text[start:end].removeprefix("el").rstrip()))
+
+    def cond(self) -> Edit:
+        """There is none: the rest is no value."""
+        raise Unsuitable(ONE_TENSOR)
 
 
 _Leaf = tuple[tuple[tuple[int, bool], ...], BranchSide]

@@ -128,6 +128,7 @@ def _call_name(key, is_object, *values):
     function, names = getattr(_Calls, key)
     given = list(_Calls.given[len(_Calls.given) - sum(is_object) :])
     _Calls.given = ()
+    given += [None] * (sum(is_object) - len(given))  # behind a graph break nothing is given
     values = [given.pop(0) if known else value for known, value in zip(is_object, values)]
     tensors = [each for each in values if isinstance(each, torch.Tensor)]
     unknown = any(known and value is None for known, value in zip(is_object, values))

@@ -1,9 +1,10 @@
 """A function that sets something up once (hooks, a table, a lock around it) and returns at once ever after: called
 while torch compiles.
 
-Right where a further call does nothing: what the function set up is there when torch goes on to trace, and torch guards
-on what it reads of that. A function that does something on every call, or for each of several objects that share their
-compiled code, does it too rarely then, and the proof sees that.
+Right where a further call does nothing: what the function set up is there when torch goes on to trace, and the
+function's own test, which torch traces then, returns. Torch guards on that test, so for another object that shares the
+compiled code it compiles, and calls the function, again. A function that does something on every call is left with its
+break, because its test does not return.
 """
 
 from __future__ import annotations
@@ -15,11 +16,29 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.rewrites.definitions import body_of
-from dynadiag.fixes.rewrites.while_compiling import while_compiling
+from dynadiag.fixes.rewrites.definitions import Definition, Helpers, body_of
 from dynadiag.recording.records import Span
 
-_WHY = "it returns at once where everything is set up, so it has an effect on its first call alone"
+_WHY = "it returns at once where everything is set up, and torch guards on the test that says so"
+_HELPERS = Helpers(
+    '''
+
+def _called_while_compiling(function):
+    """The function as one that torch calls, with the object itself, while it compiles. It returns nothing."""
+
+    def call_now(context):
+        variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
+        effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
+        if hasattr(variable, "value") and not effects.is_modified(variable):
+            function(variable.value)
+
+    def call(value):
+        torch._dynamo.comptime.comptime(call_now)
+
+    return call
+''',
+    ("_called_while_compiling",),
+)
 _GUARD = m.If(body=m.IndentedBlock([m.SimpleStatementLine([m.Return(value=None)])]), orelse=None)
 
 
@@ -38,7 +57,7 @@ def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
     """The function as one that torch calls while it compiles."""
     file, function, name = site.file, site.node, site.node.name.value
-    made = while_compiling(file, f"_{name.strip('_')}", name, function, guarded=False)
+    made = Definition.of(file, _HELPERS, f"_{name.strip('_')}", name, function)
     argument = function.params.params[0].name.value
-    edits = made.before(file, body_of(function)[0], f"{{call}}({argument})", "return")
+    edits = made.before(file, body_of(function)[0], f"{{call}}({argument})")
     yield Candidate(f"call `{name}` while torch compiles", "source", edits, _WHY)

@@ -56,9 +56,9 @@ def _contents(value):
 
 @torch.compiler.assume_constant_result
 def _compile_time_name(key, seen, *rest):
-    function, contents = getattr(_Made, key)
+    function = getattr(_Made, key)
     (value, changed), _Made.given = _Made.given, (None, False)
-    made = None if changed and seen is None or contents(value) != seen else (function(value, *rest),)
+    made = None if _contents(value) != seen else (function(value, *rest),)
     if made is None or changed and made[0] is value:
         raise torch._dynamo.exc.Unsupported("the object was changed in this call before")
     name = f"made_{len(vars(_Made))}"
@@ -66,13 +66,13 @@ def _compile_time_name(key, seen, *rest):
     return name
 
 
-def _while_compiling(function, contents=_contents):
+def _while_compiling(function):
     """The function as one that is called while torch compiles; torch guards on the contents of its first argument."""
     key = f"function_{len(vars(_Made))}"
-    setattr(_Made, key, (function, contents))
+    setattr(_Made, key, function)
 
     def call(value, *rest):
-        seen = contents(value)
+        seen = _contents(value)
         torch._dynamo.comptime.comptime(_give)
         return getattr(_Made, _compile_time_name(key, seen, *rest))[0]
 
@@ -87,15 +87,9 @@ _WHILE_COMPILING = Helpers(
 )
 
 
-def while_compiling(
-    file: ParsedSource, name: str, function: str, beside: cst.CSTNode, *, guarded: bool = True
-) -> Definition:
-    """A function of one object that is called while torch compiles. ``function`` is the text of what it calls.
-
-    With ``guarded=False`` torch guards on nothing of the object: right for what is done once.
-    """
-    arguments = f"{function}{'' if guarded else ', contents=lambda value: None'}"
-    return Definition.of(file, _WHILE_COMPILING, name, arguments, beside)
+def while_compiling(file: ParsedSource, name: str, function: str, beside: cst.CSTNode) -> Definition:
+    """A function of one object that is called while torch compiles. ``function`` is the text of what it calls."""
+    return Definition.of(file, _WHILE_COMPILING, name, function, beside)
 
 
 def object_copies(site: Site[cst.Call]) -> Iterator[Candidate]:

@@ -18,6 +18,7 @@ __all__ = [
     "is_torchs_assertion",
     "missing_fake",
     "needed_symbols",
+    "operator_error",
     "parse_message",
     "read_facts",
     "saw_no_tensor",
@@ -113,7 +114,7 @@ def read_facts(
     file = _IN_FILE.search(first) or _IN_FILE.search(context)
     kind, message = _raised(text)
     fails, method = _FALSE_CONDITION.search(context), _METHOD.search(explanation)
-    failed, option = _FAILED.search(explanation), _OPTION.search(explanation)
+    option = _OPTION.search(explanation)
     within = data.get("within")
     return BreakFacts(
         index=index,
@@ -128,7 +129,7 @@ def read_facts(
         method=method and method["name"],
         operator=_operator(explanation),
         lacks_fake=_NO_FAKE.search(explanation) is not None,
-        operator_error=failed and f"{failed['type']}: {_unescaped(failed['text'])}",
+        operator_error=operator_error(explanation),
         symbols=needed_symbols(explanation),
         option=option and option["name"],
         condition=fails and fails["value"],
@@ -153,6 +154,12 @@ def is_in_loop(gb_type: str | None) -> bool:
 def saw_no_tensor(reason: str) -> bool:
     """Whether a function was left to Python because Dynamo saw no tensor in it (convert_frame.py, 2.13 to 2.15)."""
     return reason == "no tensor-related objects found in frame"
+
+
+def operator_error(text: str) -> str | None:
+    """Return the exception with which an operator failed without values, with its type; None where there is none."""
+    failed = _FAILED.search(text)
+    return failed and f"{failed['type']}: {_unescaped(failed['text'])}"
 
 
 def needed_symbols(text: str) -> tuple[str, ...]:

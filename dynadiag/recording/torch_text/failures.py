@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Span
-from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols
+from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols, operator_error
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints
 
 __all__ = [
@@ -69,6 +69,7 @@ _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
 _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
+_FAKE_CALL = "RuntimeError when making fake tensor call"  # torch's words for an operator that failed without values
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -111,7 +112,8 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
     below = traceback[traceback.rfind(_CALLS_BACKEND) :] if backend and _CALLS_BACKEND in traceback else traceback
     error = _ERROR.search(reason) if _OUTPUT in reason else None
     inside, operator, quoted = _IN_OPERATOR.search(reason), OPERATOR_ITEM.search(traceback), _CODE_OF_ERROR.search(told)
-    message = _BACKEND.sub("", reason, count=1).strip().partition("\n")[0].removesuffix(":")
+    raised = operator_error(reason) if reason.startswith(_FAKE_CALL) else None
+    message = _BACKEND.sub("", raised or reason, count=1).strip().partition("\n")[0].removesuffix(":")
     return FailureFacts(
         message=message,
         is_backward=is_backward,

@@ -143,12 +143,33 @@ def test_each_edit_of_each_pass_leaves_a_tree_that_renders_or_is_refused() -> No
 @pytest.fixture
 def observed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Observed:
     """What the observer sees of the program."""
+    return observed_run(PROGRAM, tmp_path, monkeypatch)[0]
+
+
+def observed_run(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Observed, str]:
+    """What the observer sees of a program, and what that prints."""
     program, output = tmp_path / "program.py", tmp_path / "observed.json"
-    program.write_text(render(ast.parse(PROGRAM)))
+    program.write_text(render(ast.parse(text)))
     monkeypatch.setattr(sys, "argv", ["observer.py", str(program), str(output)])
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         runpy.run_path(str(observer_file()), run_name="__main__")
-    return Observed.from_json(json.loads(output.read_text()))
+    return Observed.from_json(json.loads(output.read_text())), printed.getvalue()
+
+
+def test_what_must_stand_as_it_is_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns, annotations, the form of a number, global names."""
+    text = """
+from __future__ import annotations
+COUNT: int = 2
+def shown(value: Missing, width=6) -> Missing:
+    global COUNT
+    match value:
+        case float(real=number):
+            COUNT += 1
+            return f"{number:>{width}.1f}"
+print(shown(2.0), COUNT)
+"""
+    assert observed_run(text, tmp_path, monkeypatch)[1] == "   2.0 3\n"
 
 
 def test_the_observer_notes_what_ran_and_which_values_there_were(observed: Observed) -> None:
