@@ -44,10 +44,6 @@ class Fetching(Widget):
         """Whether a worker has not finished."""
         return bool(self._pending)
 
-    def is_fetching(self, group: str) -> bool:
-        """Whether a worker of this group runs."""
-        return group in self._pending
-
     def fetch(self, group: str, work: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run `work` in a thread, then call `then` with its result unless the group has a newer worker."""
         self._serial += 1

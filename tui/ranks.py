@@ -10,7 +10,9 @@ from statistics import median
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
-from dynadiag.job import find_divergence, open_job, rank_list
+from dynadiag.job.comparison import find_divergence
+from dynadiag.job.processes import open_job
+from dynadiag.job.ranks import rank_list
 from dynadiag.recording.records import UNCOMPILED_NOTE, Run
 from dynadiag.render.paths import source_location
 from tui.location import Location, source_place

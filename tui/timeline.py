@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from dynadiag.caches import timed_sections
+from dynadiag.caches.start_phases import timed_sections
 from dynadiag.explanation.formatting import duration
 from tui.dialog import ListDialog
 from tui.key_bindings import footer_key

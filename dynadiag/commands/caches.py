@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dynadiag.caches import CacheReport, read_caches
+from dynadiag.caches.cache_report import CacheReport, read_caches
 from dynadiag.commands import common, outputs
 from dynadiag.commands.target_options import (
     RecordOptions,

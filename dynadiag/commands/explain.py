@@ -40,7 +40,8 @@ from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput, di
 from dynadiag.explanation.coverage import COVERAGE, Coverage, FunctionCoverage
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
-from dynadiag.job import Job, Process, find_divergence, group_alike, open_job
+from dynadiag.job.comparison import find_divergence, group_alike
+from dynadiag.job.processes import Job, Process, open_job
 from dynadiag.job.waits import Wait, measure_waits
 from dynadiag.kernels.memory import Memory, read_memory
 from dynadiag.recording.journal import Journal

@@ -25,7 +25,8 @@ from dynadiag.commands.target_options import existing_recordings
 from dynadiag.errors import UnreadableInput
 from dynadiag.explanation.formatting import count
 from dynadiag.render.clean import clean_line
-from dynadiag.render.page import KernelStages, Redaction, write_page
+from dynadiag.render.page.page import write_page
+from dynadiag.render.page.stages import KernelStages, Redaction
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from dynadiag.diff import canonical_graph
+from dynadiag.diff.canonical_graph import canonical_graph
 from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from dynadiag.diff import CanonicalGraph, CanonicalNode, first_change
+from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode
+from dynadiag.diff.graph_changes import first_change
 from dynadiag.job.ranks import are_multiples, follows_rank
 from dynadiag.job.trace import CollectiveStep, CompileStep, GraphContent, Step, UnseenStep
 from dynadiag.recording.records import Break

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dynadiag.diff import CanonicalNode
+from dynadiag.diff.canonical_graph import CanonicalNode
 from dynadiag.diff.environment_differences import changed_options
 from dynadiag.explanation.breaks import operator_error
 from dynadiag.explanation.changes import main_changes

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dynadiag.diff import CanonicalGraph, CanonicalNode, canonical_graph
+from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode, canonical_graph
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.run_end import read_end, read_frames
 from dynadiag.explanation.source import event_data, recorded_variables

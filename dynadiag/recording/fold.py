@@ -19,7 +19,7 @@ from typing import Any
 import zstandard
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.recording.digest import Digest
+from dynadiag.recording.digest.digest import Digest
 from dynadiag.recording.log import NOISE_KIND, LogParser, RawEvent, event_kind, event_time, parse_metadata, payload_text
 from dynadiag.recording.record_mapping import FieldError
 from dynadiag.recording.records import Event, Record, Run

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dynadiag.caches import CacheEntry, CacheReport, Cause, StartedRun, StartPhase
-from dynadiag.caches.cache_report import cost_of
+from dynadiag.caches.cache_report import CacheEntry, CacheReport, StartedRun, cost_of
+from dynadiag.caches.key_changes import Cause
+from dynadiag.caches.start_phases import StartPhase
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
 from dynadiag.recording.records import Span

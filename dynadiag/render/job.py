@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from dynadiag import __version__
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.formatting import count, duration, list_some
-from dynadiag.job import Divergence, Job, Process, divergence_finding, rank_list
+from dynadiag.job.divergence import Divergence, divergence_finding
 from dynadiag.job.ended import describe_end
+from dynadiag.job.processes import Job, Process
+from dynadiag.job.ranks import rank_list
 from dynadiag.job.waits import Wait
 from dynadiag.recording.records import CUT_SHORT
 from dynadiag.render.clean import clean_line

@@ -75,7 +75,7 @@ class Report(Explanation):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, the counts and the first findings."""
-        from dynadiag.render.page import summary_html  # it is made of reports
+        from dynadiag.render.page.page import summary_html  # it is made of reports
 
         return summary_html(self)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from dynadiag.caches import TimedSection, timed_sections
+from dynadiag.caches.start_phases import TimedSection, timed_sections
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording

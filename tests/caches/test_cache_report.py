@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dynadiag.caches import CacheReport, read_caches
+from dynadiag.caches.cache_report import CacheReport, read_caches
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording

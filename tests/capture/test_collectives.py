@@ -20,7 +20,7 @@ import dynadiag
 from dynadiag.capture.collective_recorder import StandstillWatch
 from dynadiag.capture.collectives import CollectiveLimit, UnseenCollectives
 from dynadiag.capture.run_metadata import job_place, recording_stems
-from dynadiag.job import open_job
+from dynadiag.job.processes import open_job
 from dynadiag.recording.reader import Recording
 from dynadiag.torch_private import process_groups
 

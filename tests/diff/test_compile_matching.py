@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynadiag.diff import GraphReader, match_compiles
+from dynadiag.diff.compile_matching import GraphReader, match_compiles
 from dynadiag.recording.records import Compile, Graph, Seconds
 
 _GRAPH = '    def forward(self, x: "f32[4]"):\n        y: "f32[4]" = x.{}()\n        return (y,)\n'

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.diff import NodeChange, canonical_graph, first_change, graph_changes
+from dynadiag.diff.canonical_graph import canonical_graph
+from dynadiag.diff.graph_changes import NodeChange, first_change, graph_changes
 
 _SOFTPLUS = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[4, s77][s77, 1]cpu", s77: "Sym(s77)"):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.job import Divergence, find_divergence, open_job
+from dynadiag.job.comparison import find_divergence
+from dynadiag.job.divergence import Divergence
+from dynadiag.job.processes import open_job
 from tests.job import build
 from tests.job.build import REDUCE, Events, collective, compiled, graph, guards, rank, stood, stopped, unseen
 from tests.tui.build import at, recording, source_events

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dynadiag.job import Job, find_divergence, open_job
+from dynadiag.job.comparison import find_divergence
+from dynadiag.job.processes import Job, open_job
 from dynadiag.job.waits import measure_waits
 
 pytestmark = pytest.mark.slow

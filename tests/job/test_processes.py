@@ -9,7 +9,8 @@ import pytest
 
 from dynadiag.__main__ import main
 from dynadiag.commands.explain import JobReader
-from dynadiag.job import find_divergence, group_alike, open_job
+from dynadiag.job.comparison import find_divergence, group_alike
+from dynadiag.job.processes import open_job
 from dynadiag.job.waits import clock_offsets, measure_waits
 from dynadiag.render.job import job_text
 from dynadiag.render.printer import Printer

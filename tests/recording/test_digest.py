@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.recording.digest import Digest
+from dynadiag.recording.digest.digest import Digest
 from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import (

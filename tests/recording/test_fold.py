@@ -13,7 +13,7 @@ import pytest
 
 from dynadiag.errors import DynadiagError
 from dynadiag.recording import fold as folding
-from dynadiag.recording.digest import Digest
+from dynadiag.recording.digest.digest import Digest
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording

@@ -9,7 +9,8 @@ import pytest
 
 from dynadiag.__main__ import main
 from dynadiag.errors import UnreadableInput
-from dynadiag.job import find_divergence, open_job
+from dynadiag.job.comparison import find_divergence
+from dynadiag.job.processes import open_job
 from dynadiag.recording.import_export import export_log
 from dynadiag.recording.opening import list_recordings, open_recording
 from dynadiag.recording.packing import is_packed, write_packed

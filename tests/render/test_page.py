@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from dynadiag.__main__ import main
-from dynadiag.caches import TimedSection
+from dynadiag.caches.start_phases import TimedSection
 from dynadiag.diff.comparison import compare_recordings
 from dynadiag.explanation.search import SearchVerdict
 from dynadiag.kernels import stages

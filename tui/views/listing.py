@@ -74,7 +74,7 @@ class ListingView(View):
     @property
     def is_reading(self) -> bool:
         """Whether new rows are being read. The visible rows may then be of another recording."""
-        return self.is_fetching("rows")
+        return "rows" in self._pending
 
     def load(self) -> None:
         self.fetch("rows", self.rows, self._show)

@@ -13,7 +13,9 @@ from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.search import SearchVerdict, read_search
-from dynadiag.job import divergence_finding, find_divergence, open_job
+from dynadiag.job.comparison import find_divergence
+from dynadiag.job.divergence import divergence_finding
+from dynadiag.job.processes import open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import GuardFailure, Recompile, Span, Trial

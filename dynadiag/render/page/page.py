@@ -25,7 +25,7 @@ import jinja2
 from markupsafe import Markup
 
 from dynadiag import __version__
-from dynadiag.caches import TimedSection, timed_sections
+from dynadiag.caches.start_phases import TimedSection, timed_sections
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.opening import open_recording
 from dynadiag.recording.reader import Recording
