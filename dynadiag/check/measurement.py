@@ -113,7 +113,7 @@ def measure(
         recording=recording,
         late=tuple((warm_up.named(each), each) for each in late if warm_up is not None),
         is_full=FULL in explanation.run.notes,
-        cold_after=after if explanation.warm_up is None else None,
+        cold_after=None if explanation.warm_up is not None and after in (None, explanation.warm_up.calls) else after,
     )
 
 

@@ -40,6 +40,7 @@ from dynadiag.errors import DynadiagError, UnreadableInput, UnwritableOutput, di
 from dynadiag.explanation.coverage import COVERAGE, Coverage, FunctionCoverage
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.registry import Registry
+from dynadiag.explanation.warm_up import no_warm_up
 from dynadiag.job.comparison import find_divergence, group_alike
 from dynadiag.job.processes import Job, Process, open_job
 from dynadiag.job.waits import Wait, measure_waits
@@ -210,7 +211,7 @@ def _job_reader(paths: Sequence[Path], args: argparse.Namespace, main: Path | No
     A folder with one recording is a job if its rank waited for ranks that left no recording.
     """
     if len(paths) > 1:
-        return JobReader(paths, main, after_warm_up=args.after != 0)
+        return JobReader(paths, main, after=args.after)
     if main is not None or not Path(args.target).is_dir():
         return None
     reader = JobReader(paths)
@@ -229,12 +230,9 @@ def explain_document(paths: Sequence[Path], main: Path | None = None) -> Explain
 
 def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_recording(path) as recording:
-        explanation = report(recording, after_warm_up=args.after != 0)
-        if args.after and explanation.warm_up is None:
-            common.print_error(
-                f"--after {args.after}: the first compiled function was not called again after so many calls: all is "
-                "reported"
-            )
+        explanation = report(recording, after=args.after)
+        if args.after and (explanation.warm_up is None or explanation.warm_up.calls != args.after):
+            common.print_error(f"--after {args.after}: {no_warm_up(args.after, explanation.warm_up)}; all is reported")
         memory = read_memory(recording) if args.memory else None
         text = _text(explanation, recording, path, args, memory)
     common.write_result(args.json, encode(document(explanation, explanation.calls, memory)), lambda _: text)
@@ -304,10 +302,10 @@ _MAX_EXPLAINED = 32  # ranks that are each explained for the JSON; with more, eq
 class JobReader:
     """The recordings of several processes. ``main`` is the one that leads the JSON; without it the first rank."""
 
-    def __init__(self, paths: Sequence[Path], main: Path | None = None, *, after_warm_up: bool = False) -> None:
+    def __init__(self, paths: Sequence[Path], main: Path | None = None, *, after: int | None = 0) -> None:
         """Read the recordings. Raises `UnreadableInput` if none of them can be read."""
         self.job = open_job(paths)
-        self._after_warm_up = after_warm_up
+        self._after = after
         self._main = main
         self._reports: dict[Path, Report] = {}
         if not self._reported():
@@ -349,7 +347,7 @@ class JobReader:
     def _explain_path(self, path: Path) -> Report:
         if path not in self._reports:
             with open_recording(path) as recording:
-                self._reports[path] = report(recording, after_warm_up=self._after_warm_up)
+                self._reports[path] = report(recording, after=self._after)
         return self._reports[path]
 
 

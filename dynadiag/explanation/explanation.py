@@ -122,23 +122,23 @@ class Explanation:
         return len(self.recompiles)
 
 
-def explain(
-    recording: ExplainedRecording, registry: Registry | None = None, *, after_warm_up: bool = False
-) -> Explanation:
+def explain(recording: ExplainedRecording, registry: Registry | None = None, *, after: int | None = 0) -> Explanation:
     """Explain a recording. `registry` is torch's list of graph breaks; by itself the installed torch's.
 
-    With `after_warm_up`, if the recording has a mark, only what was compiled after it.
+    With `after` None only what was compiled after the warm-up, if the recording has a mark; with a number of calls,
+    if its warm-up is of so many.
     """
     known = Registry.installed() if registry is None else registry
     warm_up = read_warm_up(recording)
-    if after_warm_up and warm_up is not None:
-        recording = AfterWarmUp(recording, warm_up.late)
+    reported = warm_up if warm_up is not None and after in (None, warm_up.calls) else None
+    if reported is not None:
+        recording = AfterWarmUp(recording, reported.late)
     guards = recording.guards()
     run = _records(recording, known, guards)
     findings = _findings(run)
     return Explanation(
         run=run.run,
-        headline=headline(run, findings, recording.counts(), warm_up if after_warm_up else None),
+        headline=headline(run, findings, recording.counts(), reported),
         findings=findings,
         compiles=tuple(run.compiles),
         breaks=tuple(run.breaks),

@@ -20,7 +20,7 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["AfterWarmUp", "WarmUp", "read_warm_up"]
+__all__ = ["AfterWarmUp", "WarmUp", "no_warm_up", "read_warm_up"]
 
 MARK, LAST_CALL = "dynadiag_warm_up", "dynadiag_last_warm_call"  # artifacts: the end of it, and of its last call
 _BACKWARD = "bwd_compilation_metrics"
@@ -57,12 +57,13 @@ class WarmUp:
 def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
     """Read the first mark of a recording, and what was compiled after it. None where there is no mark.
 
-    Where no call came after those of `--after` it ends with the last of them. The backward of that call belongs to it.
+    That of `--after` counts before those of the program. Where no call came after those of `--after` it ends with the
+    last of them. The backward of that call belongs to it.
     """
     marks = [event for event in recording.events("artifact") if event.name in (MARK, LAST_CALL)]
     if not marks:
         return None
-    first = next((event for event in marks if event.name == MARK), marks[0])
+    first = min(marks, key=lambda event: (not recording.payload(event.index), event.name != MARK))
     mark, times, late, before = first.index, Counter[str](), list[str](), 0
     for event in recording.events("dynamo_start"):
         if event.attempt:  # torch starts a compile again after it met a break
@@ -79,6 +80,15 @@ def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
     backwards = [each for each in dict.fromkeys(backwards) if each not in late]
     text = recording.payload(mark)
     return WarmUp(int(text) if text.isdecimal() else None, before, (*late, *backwards), tuple(backwards))
+
+
+def no_warm_up(calls: int, known: WarmUp | None) -> str:
+    """Say why a recording has no warm-up of so many calls, but another one or none."""
+    others = "" if known is None or known.calls is None else f", but one of {count(known.calls, 'call')}"
+    return (
+        f"no warm-up of {count(calls, 'call')} is recorded{others}: the program was not recorded with this `--after`, "
+        "or did not call the first compiled function so often"
+    )
 
 
 class AfterWarmUp:

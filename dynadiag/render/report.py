@@ -84,12 +84,12 @@ class Report(Explanation):
         return explanation_json(self, self.calls).decode("utf-8")
 
 
-def report(recording: ExplainedRecording, *, after_warm_up: bool = False) -> Report:
+def report(recording: ExplainedRecording, *, after: int | None = 0) -> Report:
     """Explain a recording. The report has the kernels too if the recording is a file, which holds their code.
 
-    With `after_warm_up`, if the recording has a mark, it is of what was compiled after it.
+    ``after`` is that of `explain`.
     """
-    explanation = explain(recording, after_warm_up=after_warm_up)
+    explanation = explain(recording, after=after)
     calls = kernel_calls(recording) if isinstance(recording, Recording) else ()
     return Report(**{field.name: getattr(explanation, field.name) for field in fields(explanation)}, calls=calls)
 

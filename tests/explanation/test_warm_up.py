@@ -12,6 +12,7 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.check.measurement import measure
 from dynadiag.explanation.explanation import explain
+from dynadiag.explanation.warm_up import WarmUp, no_warm_up
 
 
 def body(x: torch.Tensor, k: int) -> torch.Tensor:
@@ -36,7 +37,7 @@ def recorded(file: Path, *late: Any) -> Path:
 
 def test_nothing_is_compiled_after_the_warm_up(tmp_path: Path) -> None:
     with dynadiag.open(recorded(tmp_path / "run.dynadiag", (torch.ones(6), 2))) as recording:
-        late, whole = explain(recording, after_warm_up=True), explain(recording)
+        late, whole = explain(recording, after=None), explain(recording)
     assert (late.headline.sentence, late.headline.severity) == ("Nothing was compiled after the warm-up.", "good")
     assert late.findings == ()
     assert len(whole.compiles) == 2
@@ -46,11 +47,20 @@ def test_nothing_is_compiled_after_the_warm_up(tmp_path: Path) -> None:
 
 def test_what_is_compiled_after_it_leads(tmp_path: Path) -> None:
     with dynadiag.open(recorded(tmp_path / "run.dynadiag", (torch.ones(6), 3))) as recording:
-        late = explain(recording, after_warm_up=True)
+        late = explain(recording, after=None)
     assert late.headline.sentence == f"1 compile came after the warm-up: body (test_warm_up.py:{LINE})."
     assert late.headline.severity == "warning"
     assert [each.compile_id for each in late.recompiles] == ["0/2"]
     assert [item.title for item in late.findings] == ["body: k changed"]
+
+
+def test_a_warm_up_of_other_calls_is_not_that_which_was_asked_for(tmp_path: Path) -> None:
+    with dynadiag.open(recorded(tmp_path / "run.dynadiag", (torch.ones(6), 2))) as recording:
+        asked = explain(recording, after=5)
+    assert len(asked.compiles) == 2  # all of them
+    assert "warm-up" not in asked.headline.sentence
+    said = no_warm_up(5, WarmUp(7, 2, ()))
+    assert said.startswith("no warm-up of 5 calls is recorded, but one of 7 calls: ")
 
 
 def test_a_backward_that_alone_is_compiled_late_is_told_as_one(tmp_path: Path) -> None:
@@ -61,7 +71,7 @@ def test_a_backward_that_alone_is_compiled_late_is_told_as_one(tmp_path: Path) -
         dynadiag.warm()
         loss.backward()
     with dynadiag.open(file) as recording:
-        late = explain(recording, after_warm_up=True)
+        late = explain(recording, after=None)
     assert f"the backward of body (test_warm_up.py:{LINE})" in late.headline.sentence
     assert [named for named, _ in measure(late, (), "run").late] == ["the backward of body"]
 
@@ -74,7 +84,7 @@ def test_a_late_module_of_torchs_has_the_line_that_called_it(tmp_path: Path) -> 
         dynadiag.warm()
         first.backward()
     with dynadiag.open(file) as recording:
-        late = explain(recording, after_warm_up=True)
+        late = explain(recording, after=None)
     line = test_a_late_module_of_torchs_has_the_line_that_called_it.__code__.co_firstlineno + 4
     assert f"the backward of Linear.forward (test_warm_up.py:{line})" in late.headline.sentence
 
@@ -115,7 +125,7 @@ def test_after_as_many_calls_as_there_are(
     assert main(["explain", "--after", str(calls), "-o", file, str(program)]) == 0
     shown = capfd.readouterr()
     assert shown.out.startswith(sentence or "All") or not sentence
-    assert ("was not called again" in shown.err) == (sentence is None)
+    assert ("no warm-up of" in shown.err) == (sentence is None)
 
 
 def test_a_compile_after_a_reset_is_told_apart(tmp_path: Path) -> None:
@@ -127,7 +137,7 @@ def test_a_compile_after_a_reset_is_told_apart(tmp_path: Path) -> None:
         torch._dynamo.reset()
         torch.compile(body, backend="eager")(torch.ones(4), 2)
     with dynadiag.open(file) as recording:
-        late = explain(recording, after_warm_up=True)
+        late = explain(recording, after=None)
     assert [each.compile_id for each in late.compiles] == [late.warm_up and late.warm_up.late[0]]
 
 
