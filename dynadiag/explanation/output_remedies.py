@@ -15,6 +15,7 @@ __all__ = ["OUTPUT"]
 
 _REORDER = "torch._dynamo.config.reorderable_logging_functions"
 _AFTERWARDS = "the call then comes after the graph and breaks nothing."
+_LOST = "With `reorderable_logging_functions` torch loses what a function prints that it inlines."
 _MOVED = frozenset({"str", "Tensor", "int", "float", "bool", "NoneType"})  # can_reorder_logs, variables/misc.py
 _MOVED_AS_TEXT = _MOVED | {"Size", "tuple", "list", "type"}  # an f-string of such a value is a constant
 _METHODS = "(?:debug|info|warning|error|critical|exception|log)"
@@ -27,9 +28,16 @@ def _prints(types: frozenset[str]) -> Condition:
 
 
 def _is_moved(case: BreakCase) -> bool:
-    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and from 2.14 on refuses them and None."""
+    """Whether torch moves a `print` as it is: it drops keywords until 2.13, and from 2.14 on refuses them and None.
+
+    What it moves out of a function that it inlines is lost.
+    """
     moves_none = (case.run.run.torch or "2.13").startswith(("2.11", "2.12", "2.13"))
-    return _prints(_MOVED if moves_none else _MOVED - {"NoneType"})(case) and not case.has_keywords
+    return _prints(_MOVED if moves_none else _MOVED - {"NoneType"})(case) and not (case.has_keywords or case.is_inlined)
+
+
+def _is_moved_as_text(case: BreakCase) -> bool:
+    return _prints(_MOVED_AS_TEXT)(case) and not case.is_inlined
 
 
 def _has_a_category(case: BreakCase) -> bool:
@@ -65,27 +73,31 @@ OUTPUT: tuple[Remedy[BreakCase], ...] = (
         "print.as_text",
         f'Print a text, such as `print(f"{{{{x.shape}}}}")`, and `{_REORDER}.add(print)`: {_AFTERWARDS} torch moves '
         "only texts, numbers and tensors, without keywords.",
-        when(theirs, _prints(_MOVED_AS_TEXT), lambda case: not _is_moved(case)),
+        when(theirs, _is_moved_as_text, lambda case: not _is_moved(case)),
         trials=(Trial("prints_a_size"), Trial("prints_a_list"), Trial("prints_with_a_keyword")),
     ),
     Remedy(
         "print.afterwards",
-        "Print after the compiled call, from what it returns.",
-        when(theirs, lambda case: case.is_plain_print, lambda case: not _prints(_MOVED_AS_TEXT)(case)),
-        trials=(Trial("prints_a_dict"),),
+        "Print after the compiled call, from what it returns.{plain}",
+        when(
+            theirs,
+            lambda case: case.is_plain_print and not _is_moved_as_text(case),
+            plain=lambda case: f" ({_LOST})" if case.is_inlined else "",
+        ),
+        trials=(Trial("prints_a_dict"), Trial("prints_in_a_helper")),
     ),
     Remedy(
         "warn.reorder",
         f"`{_REORDER}.add(warnings.warn)`: {_AFTERWARDS}",
-        when(lambda case: case.warns and not _has_a_category(case)),
+        when(lambda case: case.warns and not (_has_a_category(case) or case.is_inlined)),
         trials=(Trial("warns"),),
     ),
     Remedy(
         "warn.ignore",
         "`torch._dynamo.config.ignore_logging_functions.add(warnings.warn)`: compiled code then leaves the call out. "
         "Or warn before or after the compiled call.",
-        when(lambda case: case.warns and _has_a_category(case)),
-        trials=(Trial("warns_with_a_keyword"), Trial("warns_with_a_category")),
+        when(lambda case: case.warns and (_has_a_category(case) or case.is_inlined)),
+        trials=(Trial("warns_with_a_keyword"), Trial("warns_in_a_helper"), Trial("warns_with_a_category")),
     ),
     Remedy(
         "log.ignore",

@@ -7,9 +7,11 @@ of advice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import enum
 import functools
+import io
 import logging
 import random
 import threading
@@ -82,6 +84,33 @@ def printing(show: Callable[[torch.Tensor], Any], **options: Any) -> Program:
         return half * 2
 
     return calls(fn, (x,))
+
+
+def shows_its_mean(v: torch.Tensor) -> torch.Tensor:
+    print(v.mean())  # noqa: T201
+    return v * 2
+
+
+def warns_of_its_mean(v: torch.Tensor) -> torch.Tensor:
+    warnings.warn("mean", stacklevel=2)
+    return v * 2
+
+
+def shown(program: Program) -> Program:
+    """The program, with the characters that it prints among the results."""
+
+    def run(compile_: Compile) -> list[Any]:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            results = program(compile_)
+        return [*results, *map(ord, out.getvalue())]
+
+    return run
+
+
+def prints_a_mean_afterwards(compile_: Compile) -> list[Any]:
+    half, result = compile_(lambda v: (v + 1, (v + 1) * 2 - 1))(x)
+    print(half.mean())  # noqa: T201
+    return [result]
 
 
 def prints_numbers(v: torch.Tensor) -> torch.Tensor:
@@ -2679,6 +2708,14 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(printing(lambda _: "half way!"), adds_print),
     ),
     "prints_a_list": (calls(prints_a_list, (x,)), configured(calls(prints_a_list_as_text, (x,)), adds_print)),
+    "prints_in_a_helper": (shown(calls(lambda v: shows_its_mean(v + 1) - 1, (x,))), shown(prints_a_mean_afterwards)),
+    "warns_in_a_helper": (
+        calls(lambda v: warns_of_its_mean(v + 1) - 1, (x,)),
+        configured(
+            calls(lambda v: warns_of_its_mean(v + 1) - 1, (x,)),
+            lambda: config.ignore_logging_functions.add(warnings.warn),
+        ),
+    ),
     "prints_a_dict": (calls(prints_a_dict, (x,)), prints_afterwards),
     "warns": (
         calls(warns, (x,)),
