@@ -151,7 +151,9 @@ EXPORTS = (
         "State before this line what always holds of the number, for instance `torch._check({name} > 0)`; export then "
         "knows the answer, and a run for which it does not hold raises an exception.",
         _when(
-            lambda case: case.taken_name is not None and not (case.decision and case.decision.condition),
+            lambda case: (
+                case.taken_name is not None and not (case.looped or (case.decision and case.decision.condition))
+            ),
             name=lambda case: case.taken_name or "",
         ),
         trials=(Trial("exports_a_view_of_a_slice", ("2.13",)),),
@@ -184,7 +186,7 @@ EXPORTS = (
         "Export with an example that has 2 or more there: torch makes a size of 0 or 1 of the example a constant, "
         "whatever the `Dim`.",
         _when(lambda case: case.is_of_example),
-        trials=(Trial("exports_a_batch_of_one"),),
+        trials=(Trial("exports_a_batch_of_one"), Trial("exports_a_dynamic_batch_of_one")),
     ),
     Remedy(
         "export.constant.code",

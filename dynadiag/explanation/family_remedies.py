@@ -69,7 +69,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "branch.cond",
         "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition),
+        lambda case: not (case.is_assertion or case.is_loop_condition or case.within_checkpoint),
         GB0170="branches_to_one_side",
     ),
     _usual(

@@ -97,11 +97,10 @@ NUMBERS = (
     Remedy(
         "number.where_beside",
         "The number is a size, too: {option}keep `{tensor}` beside it, compare that tensor in the place of the number, "
-        "and compute both sides: `torch.where({condition}, a, b)`.",
+        "and choose between both sides, computed to one size: `torch.where`.",
         _number(
             lambda found: _chooses(found) and found.is_taken and found.is_size,
             tensor=lambda found: found.origin.replace(".item()", ""),
-            condition=_tensors,
             option=_option,
         ),
         trials=(Trial("branches_on_a_size"), Trial("exports_a_branch_on_a_size")),

@@ -19,8 +19,8 @@ _BUDGET = "`torch._functorch.config.activation_memory_budget"
 _SAVINGS = {
     "no_grad": f"all of them under `torch.no_grad()`, where no backward is wanted; {_BUDGET} = 0` saves inputs "
     "alone, and computes the whole forward again in the backward",
-    "recompute": f"pointwise results that follow from what else is kept; {_BUDGET} = 0.99` computes such values and "
-    "others that cost little again",
+    "recompute": f"pointwise results that follow from what else is kept; {_BUDGET} = 0.99` lets torch compute such "
+    "values again, and it decides which: it may free less, or more",
     "half": "float32 activations in bfloat16, by `torch.autocast`; at most so much, for it leaves some operators in "
     "float32",
 }

@@ -330,6 +330,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         exports(averages, x[:1], shapes=({0: n},)),
         exports(averages, x[:1].repeat(2, 1), shapes=({0: n},)),
     ),
+    "exports_a_dynamic_batch_of_one": (
+        exports(averages, x[:1], shapes=({0: Dim.DYNAMIC},)),
+        exports(averages, x[:1].repeat(2, 1), shapes=({0: Dim.DYNAMIC},)),
+    ),
     "exports_a_fixed_length": (
         fixed,
         exports(adds_its_positions, steps, shapes=({1: Dim("length", max=6)},), state={"position": position}),

@@ -1,7 +1,8 @@
 """Reads what torch says of a size that was marked dynamic, or that export was given a `Dim` for, and is not free.
 
 It is the text of a ``ConstraintViolationError`` (produce_guards_verbose, symbolic_shapes.py), and what torch suggests
-at its end (``prettify_results``). Read in torch 2.13.0.
+at its end (``prettify_results``), or of the ValueError that export raises of a `Dim.DYNAMIC` (non_strict_utils.py).
+Read in torch 2.11 to 2.15.
 """
 
 from __future__ import annotations
@@ -24,10 +25,24 @@ _RELATED = re.compile(
     r"The values of (?P<size>\S+) = \S+ (?:and|must always be related to the values of) (?P<guard>\S+) = \S+ "
     r"(?:must always be equal|by)"
 )
+_HINTED = re.compile(
+    r"but (?:export 0/1 specialized due to hint of|tracing inferred a static shape of) (?P<guard>\d+) for dimension "
+    r"inputs\['(?P<size>\w+)'\](?P<dimension>\S*?)\.(?:\n|$)"
+)
+_CONFLICT = re.compile(
+    r"user-specified min/max range of (?P<range>\[[^]]*\]), conflicting with the inferred min/max range of "
+    r"(?P<guard>\[[^]]*\]), for inputs\['(?P<size>\w+)'\](?P<dimension>\S*?)\.(?:\n|$)"
+)
 _FIXES = re.compile(r"^Suggested fixes:\n(?P<fixes>(?:  \S[^\n]*\n?)+)", re.MULTILINE)
 _FIX = re.compile(r"^  (?P<name>\w+) = (?P<value>[^\n]+)$", re.MULTILINE)
 _NO_BOUND = re.compile(r" and \S+ <= IntInfinity\(\)")
-_KINDS = {"constant": _CONSTANT, "range": _RANGE, "related": _RELATED}
+_KINDS = (
+    ("constant", _CONSTANT),
+    ("constant", _HINTED),
+    ("range", _RANGE),
+    ("range", _CONFLICT),
+    ("related", _RELATED),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +78,15 @@ def read_constraints(text: str) -> tuple[ViolatedConstraint, ...]:
     """Return what a message says of each size, in the order of its lines: constants first."""
     return tuple(
         ViolatedConstraint(kind, *(source_text(part) if part else "" for part in _parts(each)))
-        for kind, pattern in _KINDS.items()
+        for kind, pattern in _KINDS
         for each in pattern.finditer(text)
     )
 
 
 def _parts(found: re.Match[str]) -> tuple[str, str, str]:
-    return found["size"], _NO_BOUND.sub("", found["guard"]), found.groupdict().get("range") or ""
+    named = found.groupdict()
+    size = found["size"] + (named.get("dimension") or "")
+    return size, _NO_BOUND.sub("", found["guard"]), named.get("range") or ""
 
 
 def read_fixes(text: str) -> dict[str, str]:
