@@ -20,8 +20,11 @@ BLOCKS = [
 
 
 def lines(text: str) -> list[str]:
-    """The lines without the folder that a path begins with."""
-    return [re.sub(r"\S*samples/", "samples/", line).strip() for line in text.splitlines()]
+    """The lines without the folder that a path begins with, and without the label of a stack: that of a forked
+    program begins with what forks it.
+    """
+    whole = (line.strip().removeprefix("= called: ") for line in text.splitlines())
+    return [re.sub(r"\S*samples/", "samples/", line) for line in whole]
 
 
 @pytest.mark.skipif(TORCH != golden.FOR_TORCH, reason="the pages show torch 2.13")
