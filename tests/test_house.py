@@ -37,15 +37,15 @@ def test_no_modules_import_each_other() -> None:
 
 
 def test_no_package_loads_its_own_modules() -> None:
-    """The browser imports in threads. Where one loads a package, which loads its module, and another one that module,
-    each waits for the other, and Python ends one of the imports with an error.
+    """The browser imports in threads. Two threads may load a package and one of its modules at the same time. If the
+    package loads that module too, each thread waits for the other, and one of the imports fails.
     """
     found = set()
     for init in [*ROOT.glob("dynadiag/**/__init__.py"), *ROOT.glob("tui/**/__init__.py")]:
         package = ".".join(init.parent.relative_to(ROOT).parts)
         imports = (node.module or "" for node in ast.parse(init.read_text()).body if isinstance(node, ast.ImportFrom))
         found |= {package for name in imports if f"{name}.".startswith(f"{package}.")}
-    # The browser's first thread begins after `tui.views`, and it never loads the rewrites.
+    # The browser has loaded `tui.views` before it starts a thread, and never loads the rewrites.
     assert found == {"tui.views", "dynadiag.fixes.rewrites"}
 
 

@@ -9,6 +9,7 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import event_data
+from dynadiag.explanation.warm_up import no_warm_up
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import FULL, Compile
@@ -74,7 +75,7 @@ class Measurement:
     recording: str | None = None
     late: tuple[tuple[str, Compile], ...] = ()  # compiles after the end of the warm-up, each with what was compiled
     is_full: bool = False  # the size limit was reached
-    cold_after: int | None = None  # calls of the warm-up that was asked for, and did not end
+    cold: str | None = None  # why the warm-up that was asked for is not recorded
 
     @property
     def failed(self) -> bool:
@@ -113,7 +114,7 @@ def measure(
         recording=recording,
         late=tuple((warm_up.named(each), each) for each in late if warm_up is not None),
         is_full=FULL in explanation.run.notes,
-        cold_after=None if explanation.warm_up is not None and after in (None, explanation.warm_up.calls) else after,
+        cold=no_warm_up(after, warm_up),
     )
 
 

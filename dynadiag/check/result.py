@@ -14,7 +14,6 @@ from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.rules import Rule
-from dynadiag.explanation.warm_up import no_warm_up
 from dynadiag.recording.code_origin import user_span
 
 
@@ -172,8 +171,8 @@ def over_budget(run: Measurement, budgets: Budgets, baseline: Baseline) -> Itera
         text = f"{named} was compiled after the warm-up (compile {each.compile_id})"
         span = user_span(each)
         yield _budget_problem(run, CheckRule.COMPILED_LATE, text, span.file, span.line, each.function)
-    if run.cold_after is not None:
-        yield _budget_problem(run, CheckRule.COMPILED_LATE, no_warm_up(run.cold_after, None))
+    if run.cold is not None:
+        yield _budget_problem(run, CheckRule.COMPILED_LATE, run.cold)
     yield from _counts(run, budgets)
     yield from _compile_seconds(run, budgets, baseline)
     yield from _memory(run, budgets)

@@ -187,8 +187,8 @@ def _recorded(
 def _measured(program: SweptProgram, paths: Sequence[Path], root: Path, after: int | None) -> Iterator[Measurement]:
     """The runs of a program, one for each of its processes. The warm-up has to end in one of them."""
     runs = list(_each_measured(program, paths, root, after))
-    is_warm = any(run.cold_after is None for run in runs)
-    yield from (replace(run, cold_after=None) if is_warm else run for run in runs)
+    is_warm = any(run.cold is None for run in runs)
+    yield from (replace(run, cold=None) if is_warm else run for run in runs)
 
 
 def _each_measured(

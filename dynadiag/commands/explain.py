@@ -231,8 +231,8 @@ def explain_document(paths: Sequence[Path], main: Path | None = None) -> Explain
 def _report_one(path: Path, args: argparse.Namespace) -> None:
     with open_recording(path) as recording:
         explanation = report(recording, after=args.after)
-        if args.after and (explanation.warm_up is None or explanation.warm_up.calls != args.after):
-            common.print_error(f"--after {args.after}: {no_warm_up(args.after, explanation.warm_up)}; all is reported")
+        if why := no_warm_up(args.after or None, explanation.warm_up):
+            common.print_error(f"--after {args.after}: {why}; all is reported")
         memory = read_memory(recording) if args.memory else None
         text = _text(explanation, recording, path, args, memory)
     common.write_result(args.json, encode(document(explanation, explanation.calls, memory)), lambda _: text)

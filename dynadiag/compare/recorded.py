@@ -207,10 +207,7 @@ def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[D
     if {each.stage for each in explained} == {"guard"} and checks / longer < _EXPLAINS:
         return f"{_by(longer)}, and guards {_by(checks)} by {what}"
     if explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS:
-        kernels = (
-            _kernel_count(a, _read(a)),
-            _kernel_count(b, _read(b)),
-        )  # the generated code is read only where they decide
+        kernels = _kernel_count(a, _read(a)), _kernel_count(b, _read(b))  # read only where they decide
         if kernels[0] == kernels[1] is not None:
             return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
     return ""

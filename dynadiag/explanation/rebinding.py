@@ -6,6 +6,7 @@ A place is given only where the sources leave no choice.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -102,15 +103,20 @@ def decided_by(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
     function = enclosing_function(sources.get(fact.file or ""), fact.line)
     if fact.part != "value" or fact.was_type != "int" or function is None:
         return None
-    name = source_text(fact.subject)
+    line = _branch_lines(function).get(source_text(fact.subject))
+    return None if line is None else Span(fact.file, line)
+
+
+@functools.lru_cache(maxsize=32)
+def _branch_lines(function: ast.AST) -> Mapping[str, int]:
+    """The line of the first condition in a function that an expression is part of, by its text."""
+    lines: dict[str, int] = {}
     for node in ast.walk(function):
-        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) and _reads(node.test, name):
-            return Span(fact.file, node.test.lineno)
-    return None
-
-
-def _reads(test: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.expr) and ast.unparse(each) == name for each in ast.walk(test))
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            for each in ast.walk(node.test):
+                if isinstance(each, ast.expr):
+                    lines.setdefault(ast.unparse(each), node.test.lineno)
+    return lines
 
 
 def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> Span | None:

@@ -279,7 +279,7 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
 def _use(
     node: ast.expr, parents: Mapping[ast.AST, ast.AST], dicts: Collection[str], numbers: Set[str]
 ) -> tuple[str | None, set[str]]:
-    """What an expression is for, and what it is assigned to, kept in or gone through as.
+    """Return the use of an expression, and the names that then stand for its value.
 
     ``dicts`` are the names of dicts, ``numbers`` what is made of the number so far.
     """
@@ -324,14 +324,9 @@ def _passed(call: ast.Call, at: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> 
     """The names that a loop gives to what it goes through beside other things; None where it is no loop over them."""
     loop = parents.get(call)
     target = loop.target if isinstance(loop, (ast.For, ast.comprehension)) else None
-    place = (
-        call.args.index(at) + (called_name(call) == "enumerate")
-        if isinstance(at, ast.expr) and at in call.args
-        else None
-    )
-    if place is None or not isinstance(target, ast.Tuple) or place >= len(target.elts):
-        return None
-    return _names(target.elts[place])
+    first = 1 if called_name(call) == "enumerate" else 0
+    pairs = zip(call.args, target.elts[first:], strict=False) if isinstance(target, ast.Tuple) else ()
+    return next((_names(name) for given, name in pairs if given is at), None)
 
 
 def _is_number(value: ast.expr, numbers: Set[str]) -> bool:
@@ -484,7 +479,7 @@ def _names(value: ast.AST) -> set[str]:
 
 
 def _paths(value: ast.AST) -> set[str]:
-    """The names and attributes of names in an expression (``self.loss``), without the methods that are called."""
+    """Return the names in an expression and their attributes (``self.loss``), without called methods."""
     match value:
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):  # which object it is, and not its value
             return set()

@@ -82,8 +82,10 @@ def read_warm_up(recording: ExplainedRecording) -> WarmUp | None:
     return WarmUp(int(text) if text.isdecimal() else None, before, (*late, *backwards), tuple(backwards))
 
 
-def no_warm_up(calls: int, known: WarmUp | None) -> str:
-    """Say why a recording has no warm-up of so many calls, but another one or none."""
+def no_warm_up(calls: int | None, known: WarmUp | None) -> str | None:
+    """Say why a recording has no warm-up of so many calls. None where it has, or where no number is asked for."""
+    if calls is None or (known is not None and known.calls == calls):
+        return None
     others = "" if known is None or known.calls is None else f", but one of {count(known.calls, 'call')}"
     return (
         f"no warm-up of {count(calls, 'call')} is recorded{others}: the program was not recorded with this `--after`, "

@@ -129,7 +129,7 @@ def is_operator(name: str) -> bool:
 
 @cache
 def computes(name: str) -> bool:
-    """Whether an event is an operator that does more than to view a tensor or to allocate one.
+    """Whether an event is an operator that computes: one that views a tensor or allocates one does not.
 
     One that may view (``aten::to``, ``aten::reshape``) calls the operator that copies, where it does.
     """

@@ -16,7 +16,7 @@ from dynadiag.fixes.rewrites.side_expressions import assigned_text, check_expres
 
 
 def forms_of(found: cst.If) -> tuple[type[BranchStatement], ...]:
-    """The forms in which the statement can be written, the first one first."""
+    """Return the forms to try for the statement, in order."""
     if isinstance(found.orelse, cst.If):
         return NestedBranch, ElifBranch
     return (NestedBranch if any(map(only_if, _blocks(found))) else BranchStatement,)
@@ -131,7 +131,7 @@ class ElifBranch(BranchStatement):
         return taken, BranchSide()
 
     def edit(self, first: str | None = None) -> Edit:
-        """The edit of the whole statement: the first side, what is behind it, and the choice."""
+        """Return the edit of the whole statement: the first side, the other branches, and the choice between them."""
         assert first is None
         self._lines = []
         values = self._compute(self._taken, "if")
