@@ -189,7 +189,7 @@ class ReferenceWatch(CallWatch):
     def _search(self, call: ReplayableCall, index: int) -> None:
         """Look for inputs with which a branch takes the side that it has not taken yet."""
         wanted = {(key, side) for key in self._asked.sides for side in (True, False)}
-        for name in search_names():
+        for name in search_names(call):
             if self._budget.seconds <= 0 or wanted <= self._taken:
                 return
             before = set(self._taken)

@@ -23,6 +23,7 @@ _MASKS = ("empty", "full", "inverted")
 _SMALL_INTEGERS = (torch.uint8, torch.int8, torch.int16)
 _SCALES = tuple(10.0**power for power in (-6, -4, -3, -2, -1, 1, 2, 3, 4, 6))
 _RANDOM_SEARCHES = 24
+_MUCH_LARGER = 5  # times a size
 
 
 def variant_names(call: ReplayableCall) -> list[str]:
@@ -49,8 +50,10 @@ def _float_names(floats: Sequence[int], leaves: Sequence[Any]) -> list[str]:
     return names + (["requires no grad"] if any(leaves[i].requires_grad for i in floats) else [])
 
 
-def search_names() -> Iterator[str]:
+def search_names(call: ReplayableCall) -> Iterator[str]:
     """Further variants, for a branch of which one side was not taken yet."""
+    for size in _sizes(pytree.tree_leaves((call.args, call.kwargs)))[:_SIZES]:
+        yield f"size {size} to {_MUCH_LARGER * size}"
     for scale in _SCALES:
         yield f"scaled {scale}"
         yield f"state scaled {scale}"

@@ -15,7 +15,7 @@ import torch
 
 from dynadiag.fixes.call_record import CallRecord, StateAfter, compare, mark_unstable, random_state, record_of
 from dynadiag.fixes.user_globals import UserGlobals
-from dynadiag.fixes.variants import OWN, variant, variant_names
+from dynadiag.fixes.variants import OWN, search_names, variant, variant_names
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
 
@@ -294,6 +294,13 @@ def test_other_inputs_are_the_same_in_every_process_and_leave_the_state_alone() 
     for name in names:
         assert what(recorded(module, X, name=name), recorded(Counter(), X, name=name)) == [], name
     assert (module.calls, module.training, module.scale.item()) == (0, True, 2.0)
+
+
+def test_a_side_that_was_not_taken_is_looked_for_with_much_larger_sizes() -> None:
+    call = ReplayableCall(torch.nn.Identity(), (torch.ones(1, 8),), {})
+    assert {"size 1 to 5", "size 8 to 40"} <= set(search_names(call))
+    _, ((made,), _) = variant("size 8 to 40", call, call.copies(), call.function)
+    assert made.shape == (1, 40)
 
 
 def test_variants_change_what_they_name() -> None:

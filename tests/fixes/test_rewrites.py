@@ -247,6 +247,81 @@ def f(x, grid):
 """
 
 
+ROPE = """import torch
+
+
+def update(self, x):
+    length, device = x.max() + 1, x.device
+    if length > self.limit:
+        if not hasattr(self, "long"):
+            self.long, _ = self.make(device, self.limit)
+        self.register_buffer("scale", self.long, persistent=False)
+    else:
+        # it may have moved
+        self.short = self.short.to(device)
+        self.register_buffer("scale", self.short, persistent=False)
+"""
+
+
+class Rope(torch.nn.Module):
+    update: Callable[[Rope, torch.Tensor], None]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit, self.made = 5, 0
+        self.register_buffer("scale", torch.ones(1), persistent=False)
+        self.short = self.scale
+
+    def make(self, device: torch.device, size: int) -> tuple[torch.Tensor, float]:
+        self.made += 1
+        return torch.full((1,), float(size), device=device), 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.update(x)
+        return x * self.scale
+
+
+def test_a_buffer_that_a_branch_chooses_is_chosen_in_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = changed(ROPE, candidates(ROPE, problem_at(ROPE, "length > self.limit", function="update"), tmp_path))
+    Path(tmp_path, "rope.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Rope, "update", importlib.import_module("rope").update, raising=False)
+    model = Rope()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad(), torch._dynamo.config.patch(error_on_recompile=True):
+        results = [compiled(torch.tensor([value])).item() for value in (1.0, 9.0, 2.0)]
+    assert (results, model.made) == ([1.0, 45.0, 2.0], 1)
+    assert model.short.item() == 1.0
+    assert not model.state_dict()
+    assert [Rope()(torch.tensor([value])).item() for value in (1.0, 9.0)] == [1.0, 45.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        # it may", "        self.count = 1\n        # it may"),
+        ('"scale", self.short', '"other", self.short'),
+        ("import torch\n", "import torch\n\nSEEN = hasattr(torch, 'long')\n"),
+        ('if not hasattr(self, "long")', "if self.late"),
+        ("self.short.to(device)", "self.first.to(device)"),
+    ],
+)
+def test_a_buffer_is_not_chosen_where_a_side_does_more(old: str, new: str, tmp_path: Path) -> None:
+    text = ROPE.replace(old, new)
+    assert text != ROPE
+    assert not candidates(text, problem_at(text, "length > self.limit", function="update"), tmp_path)
+
+
+@pytest.mark.parametrize("before", ["x.add_(1)", "x[0] = 1", "self.seen = x", "x += 1", "y = x.sin()"])
+def test_the_side_that_raises_need_not_be_seen_where_nothing_was_written(before: str, tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}def f(self, x):\n    {before}\n    if x.sum() > 9:\n        raise ValueError('large')\n    return x\n"
+    )
+    within, after = candidates(text, problem_at(text, "x.sum() > 9"), tmp_path)
+    assert within.conditions[0].sides == ((False,) if "y" in before else (True, False))
+    assert after.conditions[0].sides == (True, False)
+
+
 def _module(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
     """The names of the changed text as a module: torch imports modules by their names while it traces."""
     Path(folder, "grids.py").write_text(changed(text, _as_operator(text, folder))[0])
@@ -504,6 +579,17 @@ def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph_or_in
     leaf = f"@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{function}(*args)\n"
     within = f"{leaf}@{name}.register_fake\ndef _(*_):\nreturn None\n{name}('long')"
     assert one(text, f"{function}('long')", tmp_path) == [line, within]
+
+
+def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path) -> None:
+    call = "warnings.warn('old', FutureWarning)"
+    text = f"import warnings\n{HEAD}def f(x):\n    {call}\n    return x.sin()\n"
+    *_, within = changed(text, candidates(text, problem_at(text, call), tmp_path))
+    space: dict[str, Any] = {}
+    exec(within, space)
+    assert "_warn_futurewarning('old')" in within
+    with pytest.warns(FutureWarning, match="^old$"):
+        torch.compile(space["f"], backend="eager", fullgraph=True)(torch.ones(2))
 
 
 def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:

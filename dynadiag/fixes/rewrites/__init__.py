@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynadiag.fixes.candidate import Rewrite, at_break
 from dynadiag.fixes.rewrites import (
     branches,
+    buffer_choices,
     chances,
     check_messages,
     conditional_effects,
@@ -60,6 +61,7 @@ CATALOGUE = (
     Rewrite("check_messages", at_break(check_messages.message_at, check_messages.candidates)),
     Rewrite("gradient_flags", at_break(flag_at, gradient_flags.candidates)),
     Rewrite("chances", at_break(if_around, chances.candidates), ("chance.branch",)),
+    Rewrite("buffer_choices", at_break(if_around, buffer_choices.candidates)),
     Rewrite("masked_writes", at_break(if_around, masked_writes.candidates), ("branch.masked",)),
     Rewrite("copies", at_break(call_at, library_calls.copies)),
     Rewrite("object_copies", at_break(call_at, while_compiling.object_copies)),

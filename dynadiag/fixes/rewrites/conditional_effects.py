@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import libcst as cst
 
@@ -158,9 +159,30 @@ def _of_branch(file: ParsedSource, found: cst.If, span: Span) -> Iterator[Candid
     for side, effects in enumerate(each.effects for each in statement.sides):
         for effect in effects:
             made.add(side, effect, values_of(effect))
-    conditions = tuple(Condition(file.name, *file.range(test)) for test in statement.tests)
+    sides = (False,) if _only_raises(file, statement, found) else (True, False)
+    conditions = tuple(Condition(file.name, *file.range(test), sides=sides) for test in statement.tests)
     state = counters(file, found, statement.state)
     yield from _calls(made, found, name_of(statement), statement.edit, conditions, state)
+
+
+def _only_raises(file: ParsedSource, statement: BranchStatement, found: cst.If) -> bool:
+    """Whether the branch is a check of inputs: it raises and does nothing else, and its function has written to nothing
+    before. Where no input that is tried fails the check, what the program does is what it did.
+    """
+    taken, other = statement.sides
+    raises = len(taken.effects) == 1 and isinstance(taken.effects[0], cst.Raise) and not taken.assigned
+    function, before = file.enclosing(found, cst.FunctionDef), file.range(found)[0]
+    kinds = (cst.Assign, cst.AugAssign, cst.Call)
+    earlier = [each for kind in kinds for each in file.nodes(kind, function) if file.range(each)[0] < before]
+    return raises and not other.effects and not other.assigned and not any(map(_writes, earlier))
+
+
+def _writes(node: cst.Assign | cst.AugAssign | cst.Call) -> bool:
+    """Whether a statement or a call may change a tensor or an object that the caller has."""
+    if isinstance(node, cst.Call):
+        return (callee_name(node) or "").endswith("_")
+    targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
+    return isinstance(node, cst.AugAssign) or any(isinstance(each, (cst.Subscript, cst.Attribute)) for each in targets)
 
 
 def _calls(
@@ -171,11 +193,14 @@ def _calls(
     both: tuple[Condition, ...],
     state: tuple[tuple[Edit, ...], tuple[str, ...]] = ((), ()),
 ) -> Iterator[Candidate]:
-    """Both ways of torch's to call the function. An exception is raised in the graph, or else after it."""
+    """Both ways of torch's to call the function. An exception is raised in the graph, or else after it, where the proof
+    has to see it.
+    """
     name = made.file.free_name(f"_{what}_if", of=at)
     for way in (WITHIN, AFTER) if what == "raise" else (AFTER, WITHIN):
         verb = "raise" if what == "raise" else "print"
         title = f"{verb} on the condition in a function of its own, which torch {way.when}"
         why = (_WHY_RAISE if way is WITHIN else _WHY_RAISE_LATER) if what == "raise" else _WHY
         edits = (made.definition(name, way), written(made.call(name, CONDITION)), *state[0])
-        yield Candidate(title, "source", edits, why, both, state[1])
+        conditions = both if way is WITHIN else tuple(replace(each, sides=(True, False)) for each in both)
+        yield Candidate(title, "source", edits, why, conditions, state[1])

@@ -8,6 +8,7 @@ with effects. What else is printed meanwhile decides, and the proof compares bot
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,10 +80,23 @@ def _graph_warning(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
     known = (_FUNCTION.match(function) and function != "print") or _is_warn(file, function)
     if not known or any(each.keyword is not None or each.star for each in call.args):
         return ()
-    name, end, unit = file.free_name(f"_{function.rpartition('.')[2]}", of=call), file.newline, file.indent_unit
-    made = f"@torch._dynamo.decorators.leaf_function{end}def {name}(*args):{end}{unit}{function}(*args){end}{end}{end}"
+    kind = _category(file, call)
+    wanted = "_".join(["", function.rpartition(".")[2], *([kind.lower()] if kind else [])])
+    name, end, unit = file.free_name(wanted, of=call), file.newline, file.indent_unit
+    given = ", ".join(["*args", *([kind] if kind else [])])
+    made = (
+        f"@torch._dynamo.decorators.leaf_function{end}def {name}(*args):{end}{unit}{function}({given}){end}{end}{end}"
+    )
     fake = f"@{name}.register_fake{end}def _(*_):{end}{unit}return None{end}{end}{end}"
-    return file.insert_line(file.line_above(call), f"{made}{fake}"), file.replace(call.func, name)
+    called = file.replace(call, f"{name}({file.code(call.args[0].value)})") if kind else file.replace(call.func, name)
+    return file.insert_line(file.line_above(call), f"{made}{fake}"), called
+
+
+def _category(file: ParsedSource, call: cst.Call) -> str | None:
+    """Python's class of a warning that a call names behind its text: a class is nothing that a graph has."""
+    name = file.code(call.args[1].value) if len(call.args) == 2 else ""
+    known = getattr(builtins, name, None)
+    return name if isinstance(known, type) and issubclass(known, Warning) else None
 
 
 def prints(file: ParsedSource, call: cst.Call) -> bool:

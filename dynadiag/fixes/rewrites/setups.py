@@ -20,19 +20,24 @@ from dynadiag.fixes.rewrites.definitions import Definition, Helpers, body_of
 from dynadiag.recording.records import Span
 
 _WHY = "it returns at once where everything is set up, and torch guards on the test that says so"
-_HELPERS = Helpers(
+SETUP = Helpers(
     '''
 
 def _called_while_compiling(function):
-    """The function as one that torch calls, with the object itself, while it compiles. It returns nothing."""
+    """The function as one that torch calls while it compiles, with the object itself and with constants. It returns
+    nothing.
+    """
 
     def call_now(context):
-        variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
+        variable, rest = (
+            context.get_local(name)._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
+            for name in ("value", "rest")
+        )
         effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
-        if hasattr(variable, "value") and not effects.is_modified(variable):
-            function(variable.value)
+        if hasattr(variable, "value") and not effects.is_modified(variable) and rest.is_python_constant():
+            function(variable.value, *rest.as_python_constant())
 
-    def call(value):
+    def call(value, *rest):
         torch._dynamo.comptime.comptime(call_now)
 
     return call
@@ -57,7 +62,7 @@ def setup_at(file: ParsedSource, span: Span) -> cst.FunctionDef | None:
 def candidates(site: Site[cst.FunctionDef]) -> Iterator[Candidate]:
     """The function as one that torch calls while it compiles."""
     file, function, name = site.file, site.node, site.node.name.value
-    made = Definition.of(file, _HELPERS, f"_{name.strip('_')}", name, function)
+    made = Definition.of(file, SETUP, f"_{name.strip('_')}", name, function)
     argument = function.params.params[0].name.value
     edits = made.before(file, body_of(function)[0], f"{{call}}({argument})")
     yield Candidate(f"call `{name}` while torch compiles", "source", edits, _WHY)
