@@ -68,6 +68,7 @@ def test_a_gradient_of_a_compiled_backward_is_to_be_taken_inside(tmp_path: Path)
         second(torch.compile(cube, backend="aot_eager"))
     end = RunEnd("builtins.RuntimeError", str(raised.value), (Frame(FILE, 3, "main"),))
     (finding,) = program_findings(records(run=a_run(exit_code=1), end=end), ())
+    assert finding.rule.view.has_cause
     assert finding.cause is not None
     assert "has no backward of its own" in finding.cause
     (advice,) = finding.advice
