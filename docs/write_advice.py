@@ -14,8 +14,10 @@ from dynadiag.explanation.cuda_graphs import CUDA_GRAPHS, OVERWRITTEN
 from dynadiag.explanation.export_remedies import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
+from dynadiag.explanation.program_end import DOUBLE_BACKWARD
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED
+from dynadiag.explanation.values import OVERFLOW
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.job.divergence_text import RANKS
 
@@ -28,6 +30,8 @@ _REMEDIES: dict[str, Sequence[Remedy[Any]]] = {
     "Exports that fail": EXPORTS,
     "Recompiles": REMEDIES,
     "Failed compiles": FAILURES,
+    "Exceptions of compiled code": (DOUBLE_BACKWARD,),
+    "Values that are not finite": (OVERFLOW,),
     "Graphs that bypass a cache": CACHES,
     "Code without a CUDA graph": (*CUDA_GRAPHS, OVERWRITTEN),
     "Ranks that are not alike": tuple(RANKS.values()),

@@ -319,7 +319,11 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     from dynadiag.torch_private.capture import is_compiled
 
     if is_compiled(fn):
-        raise DynadiagError(f"fix({_target_name(fn)}): give what was compiled, not what torch.compile returned")
+        name = _target_name(fn)
+        raise DynadiagError(
+            f"fix({name}): give what is compiled, not what torch.compile returned: instead of a decorator, write "
+            f"`fast = torch.compile({name})` below the definition"
+        )
     trials = itertools.count(1)
     with _progress() as progress:
         return fix_call(fn, args, kwargs, partial(_on_outcome, trials, progress))

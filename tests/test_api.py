@@ -291,6 +291,25 @@ def test_watch_writes_a_line_as_each_compile_begins_breaks_recompiles_and_gives_
     assert "whole" not in watched.getvalue()
 
 
+def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
+    @torch.compile(backend="eager")
+    def step(x: torch.Tensor) -> torch.Tensor:
+        number = x.sum().item()
+        return x + len(str(number)) if number else x
+
+    watched = io.StringIO()
+    with dynadiag.watch(watched):
+        step(torch.ones(3))
+        step(torch.ones(3) * 2)
+    changed = [text for word, text in lines_of(watched) if word == "recompiling"]
+    assert ["<value from before the break> was 3.0, now 6.0" in text for text in changed] == [True]
+
+
+def test_what_torch_compile_returned_is_not_fixed_and_the_way_out_is_said() -> None:
+    with pytest.raises(dynadiag.DynadiagError, match=r"fast = torch.compile\(whole\)"):
+        dynadiag.fix(torch.compile(whole, backend="eager"), torch.ones(3))
+
+
 def test_watch_goes_with_record(tmp_path: Path) -> None:
     watched = io.StringIO()
     with dynadiag.record(tmp_path / "run.dynadiag") as path, dynadiag.watch(watched):

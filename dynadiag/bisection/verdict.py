@@ -13,6 +13,7 @@ from dynadiag.bisection.document import BisectDocument, CulpritDocument, Failure
 from dynadiag.explanation.formatting import count, list_counted
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.recording.records import Span
+from dynadiag.recording.torch_text.failures import parse_compiler_output
 from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import LineDocument, document_of, encode
 from dynadiag.render.paths import source_location
@@ -191,15 +192,24 @@ def _failure(verdict: Verdict, printer: Printer) -> list[str]:
     message = [line for line in said if line.strip() and not line.startswith(_TORCH_ADVICE)]
     head = failure.kind if failure.type == failure.kind else f"{failure.kind}: {clean_line(failure.type)}"
     lines = [f"  {head}" + (f", on rank {failure.rank}" if failure.rank is not None else "")]
-    for line in message[:_MAX_MESSAGE_LINES]:
+    told = _telling_lines(failure.message, message)
+    for line in told:
         lines += wrap_indented("    ", line, printer.columns)
-    if len(message) > _MAX_MESSAGE_LINES:
-        lines.append(printer.paint(f"    ({len(message) - _MAX_MESSAGE_LINES} more lines in --json)", "dim"))
+    if len(message) > len(told):
+        lines.append(printer.paint(f"    ({len(message) - len(told)} more lines in --json)", "dim"))
     if failure.where:
         lines.append(f"  in {clean_line(failure.where)}")
     if verdict.printed:
         lines += ["  printed last:", *(f"    {clean_line(line)}" for line in verdict.printed)]
     return lines
+
+
+def _telling_lines(message: str, lines: Sequence[str]) -> Sequence[str]:
+    """The first lines of a message; of what a compiler printed its first error, which stands below its command."""
+    output = parse_compiler_output(message)
+    if output is None:
+        return lines[:_MAX_MESSAGE_LINES]
+    return [lines[0], *(clean(text) for text in (f"error: {output.error}", output.code) if text)]
 
 
 def _rungs(verdict: Verdict, printer: Printer) -> list[str]:

@@ -15,10 +15,10 @@ from dynadiag.capture.recorder import Recorder
 from dynadiag.errors import DynadiagError, say
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.journal import Journal
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.torch_private import loggers
 
 _WATCHED = ("dynamo_start", "dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")  # their probes are run
-_SHORT_NAME = re.compile(r"\b[LG]\['(\w+)'\]")  # Dynamo's source of a local or global variable
 _MAX_CHANGES = 3  # guards of one recompile
 _MAX_TEXT = 160  # characters of a reason
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\U0010ffff]+")
@@ -148,7 +148,7 @@ def _function(data: Mapping[str, Any]) -> str:
 
 def _change(failure: Mapping[str, Any]) -> str:
     """A guard that failed: what it read, and both values where they are known."""
-    what = _SHORT_NAME.sub(r"\1", str(failure.get("source") or failure.get("guard") or "a guard"))
+    what = source_text(str(failure.get("source") or failure.get("guard") or "a guard"))
     was, now = failure.get("was"), failure.get("now")
     return _short(what if was is None or now is None else f"{what} was {was}, now {now}")
 

@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fixes and args.sarif is None:
         raise DynadiagError("check: --fixes needs --sarif FILE, which is where the changes stand")
     fixes = read_fixes(args.fixes)
-    given = parse_budgets(_given_budgets(args), "check")
+    given = parse_budgets({name: getattr(args, name.replace("-", "_")) for name in BUDGETS}, "check")
     path = args.baseline or root / configuration.baseline
     known = _read_baseline(path, args)
     programs = [_program(name, module, configuration, root) for name, module in targets]
@@ -128,10 +128,6 @@ def run(args: argparse.Namespace) -> int:
         result = after_update(result, changes_of(relative_path(str(path), str(Path.cwd())), before, known))
     _report(result, fixes, args)
     return 0 if result.ok else 1
-
-
-def _given_budgets(args: argparse.Namespace) -> dict[str, object]:
-    return {name: getattr(args, name.replace("-", "_")) for name in BUDGETS}
 
 
 def _number_or_text(text: str) -> float | str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from types import TracebackType
 from typing import Any, TextIO
 
 from dynadiag.commands.common import for_log
@@ -27,9 +26,7 @@ class ProgressPrinter:
     def __enter__(self) -> ProgressPrinter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._clear()
 
     def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
@@ -76,7 +73,7 @@ class Alarm:
             signal.setitimer(signal.ITIMER_REAL, max(self._seconds, 1e-3))  # 0 would mean never
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, self._before)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dynadiag.compare.recorded import MEASURED, Measured
@@ -136,9 +135,7 @@ class MeasurementSession:
     def __enter__(self) -> MeasurementSession:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for process in self._running.values():
             process.kill("the comparison is over") if self.interrupted or kind else process.end()
         self._sandboxes.remove()

@@ -32,6 +32,7 @@ from dynadiag.trial.signature import Signature
 _MAX_NAME_WIDTH = 60  # columns of a device's name in the head
 _STEPS = {"call": "called as it is", "inference": "without gradients", "train": "forward and backward"}
 _MISSING = "-"
+_FEW_GENERATED = 0.05  # share of the kernels' time below which Inductor's own kernels do not matter
 
 Column = tuple[str, Callable[[VariantResult], str]]
 
@@ -237,8 +238,20 @@ def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:
         return
     if variant.compiles and result.compiled.no_graphs:
         yield f"the timed calls ran uncompiled: {result.compiled.no_graphs}"
+    if calls := _library_calls(result):
+        yield f"{calls}, which an uncompiled call runs too: there is little to fuse"
     yield from (f"no CUDA graphs: {reason}" for reason in result.compiled.no_cudagraphs)
     yield from (note for note in result.compiled.notes if note != UNCOMPILED_NOTE)
+
+
+def _library_calls(result: VariantResult) -> str:
+    """Of a compiled call that runs next to nothing but kernels of libraries: which part of it they are."""
+    gpu, kernels = result.gpu, result.compiled.kernels if result.compiled else None
+    if gpu is not None and gpu.triton_share is not None and gpu.triton_share < _FEW_GENERATED:
+        return f"{1 - gpu.triton_share:.0%} of the kernels' time is in kernels of libraries"
+    if gpu is None and kernels is not None and kernels.extern and not (kernels.generated or kernels.uncompiled):
+        return f"all that a call runs is {count(round(kernels.extern), 'call')} of libraries"
+    return ""
 
 
 def _break_and_run_pattern(result: VariantResult) -> object:

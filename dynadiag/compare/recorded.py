@@ -231,7 +231,8 @@ def recorded_text(found: RecordedComparison, names: Sequence[str], cwd: str | No
     lines = [printer.paint(each, "break" if found.differing else "good") for each in lines or [_headline(found)]]
     lines += [f"A: {clean_line(names[0])}", f"B: {clean_line(names[1])}", ""]
     for figure in found.figures:
-        a, b = (_shown(figure, value, interval) for value, interval in _sides(figure))
+        sides = (figure.a, figure.a_interval), (figure.b, figure.b_interval)
+        a, b = (_shown(figure, value, interval) for value, interval in sides)
         ratio = f"{figure.ratio:.2f} times" if figure.ratio is not None else ""
         lines.append(f"{_NAMES[figure.name]:<12} {a:<34} {b:<34} {ratio:<12} {figure.verdict}".rstrip())
     if not found.is_one_program:
@@ -250,10 +251,6 @@ def _headline(found: RecordedComparison) -> str:
     ratios = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in found.differing if each.ratio is not None]
     why = f"the first stage that differs: {stage}" if stage else "nothing that was compiled differs"
     return f"B against A: {', '.join(ratios)}; {'why is unknown' if found.unknown else why}."
-
-
-def _sides(figure: Figure) -> tuple[tuple[float | None, _Interval | None], ...]:
-    return (figure.a, figure.a_interval), (figure.b, figure.b_interval)
 
 
 def _shown(figure: Figure, value: float | None, interval: _Interval | None) -> str:

@@ -93,6 +93,12 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         _lacks("driver"),
     ),
     Remedy(
+        "failed.no_compiler",
+        "Install a C++ compiler, or name one that is there (the environment variable `CXX`). `dynadiag doctor` says "
+        "what it finds.",
+        _lacks("compiler"),
+    ),
+    Remedy(
         "failed.no_autograd",
         "Register one with `torch.library.register_autograd`.",
         _lacks("autograd"),

@@ -7,21 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynadiag.explanation.cuda_graphs import OVERWRITTEN
-from dynadiag.explanation.findings import Fact, Finding
+from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.identity import enclosing_function, identity
-from dynadiag.explanation.remedy import advise
+from dynadiag.explanation.remedy import Remedy, advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
 from dynadiag.recording.records import Frame, Span, ended_by
-from dynadiag.recording.torch_text.reasons import overwritten_output
+from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
-__all__ = ["bad_end", "program_findings"]
+__all__ = ["DOUBLE_BACKWARD", "bad_end", "program_findings"]
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
 _OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
 _INTERRUPT = "builtins.KeyboardInterrupt"
+
+DOUBLE_BACKWARD: Remedy[RunEnd] = Remedy(
+    "raised.double_backward",
+    "Take both gradients inside of the compiled function: `torch.compile(torch.func.grad(torch.func.grad(fn)))`. Or "
+    'compile it with `backend="eager"`, which leaves the backward to torch.',
+)
 
 
 def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -32,6 +38,13 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     stack = [each for each in end.stack if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
     made = overwritten_output(end.said)
+    cause: str | None = None
+    advice: tuple[Advice, ...] = ()
+    if made is not None:
+        cause, advice = "each call of a CUDA graph writes its outputs to the same memory", advise([OVERWRITTEN], made)
+    elif is_double_backward(end.said):
+        cause = "the backward of compiled code (AOTAutograd) is compiled, too, and has no backward of its own"
+        advice = advise([DOUBLE_BACKWARD], end)
     return (
         Finding(
             rule=Rule.FAILED_PROGRAM,
@@ -41,9 +54,9 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             span=span,
             function=function,
             title=f"the program raised {end.name}: {end.said if made is None else _OVERWRITTEN}".removesuffix(": "),
-            cause=None if made is None else "each call of a CUDA graph writes its outputs to the same memory",
+            cause=cause,
             places=(span,),
-            advice=() if made is None else advise([OVERWRITTEN], made),
+            advice=advice,
             evidence=() if made is None or made.file is None else (Fact("made", "by the compiled code at", made),),
             called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),

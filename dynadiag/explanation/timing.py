@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from dynadiag.explanation.alike_modules import AlikeModules, alike_modules
 from dynadiag.explanation.changes import by_frequency, main_changes
 from dynadiag.explanation.guard_text import what_changed
-from dynadiag.recording.records import Compile, GuardFailure, Recompile, Seconds
+from dynadiag.recording.records import Compile, Guard, GuardFailure, Recompile, Seconds
 
 __all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
 
 
 PARTS = ("dynamo", "aot", "backend", "inductor", "codegen", "cached", "other")
+_SLOW = 10.0  # seconds of a compile from which on it is worth while to compile its modules apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class CompileTime:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of compiling in all, in first compiles and in later ones, and each compile, the slowest first."""
+    """Seconds of compiling in all, in first compiles and in later ones, and each compile, the slowest first.
+
+    ``alike`` are the modules of slow compiles that could share their code.
+    """
 
     total: float
     first_compiles: float
@@ -48,10 +53,14 @@ class Timing:
     shares: tuple[PhaseShare, ...]
     spent: tuple[CompileTime, ...]
     hits: int  # compiles whose code came from the FX graph cache
+    alike: tuple[AlikeModules, ...] = ()
 
 
 def timing(
-    compiles: Sequence[Compile], recompiles: Sequence[Recompile] = (), lowered: Collection[str] = ()
+    compiles: Sequence[Compile],
+    recompiles: Sequence[Recompile] = (),
+    lowered: Collection[str] = (),
+    guards: Iterable[Guard] = (),
 ) -> Timing | None:
     """The times of a run; ``None`` where no compile has any. ``lowered`` compiles have a graph later than Dynamo's."""
     reasons = {(item.compile_id, item.function): item.reasons for item in by_frequency(recompiles)}
@@ -72,7 +81,8 @@ def timing(
     total = sum(item.seconds for item in spent)
     slowest = tuple(sorted(spent, key=lambda item: -item.seconds))
     hits = sum(item.compile.cache == "hit" for item in spent)
-    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest, hits)
+    alike = alike_modules(guards, [item.compile.compile_id for item in slowest if item.seconds >= _SLOW])
+    return Timing(total, total - again, again, _sum(item.shares for item in spent), slowest, hits, alike)
 
 
 def _main(reasons: Sequence[GuardFailure]) -> str | None:

@@ -10,12 +10,13 @@ from statistics import median
 
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.remedy import Remedy, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
 
-__all__ = ["EPSILON", "ValueTable", "bounds_text", "operator_name", "range_text", "read_values", "sizes"]
+__all__ = ["EPSILON", "OVERFLOW", "ValueTable", "bounds_text", "operator_name", "range_text", "read_values", "sizes"]
 __all__ += ["value_findings"]
 
 # The machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits). A complex type has that of its parts.
@@ -245,6 +246,7 @@ def _placed(told: _Told, sources: Mapping[str, str]) -> Finding:
         places=(span,),
         compile_ids=(told.compile_id,),
         evidence=told.evidence,
+        advice=advise([OVERFLOW], told.node) if told.rule == Rule.NOT_FINITE else (),
         node_value=told.node.index,
     )
 
@@ -301,6 +303,14 @@ def _is_infinite(node: NodeValue) -> bool:
 
 def _overflows(node: NodeValue) -> bool:
     return "overflows" in (node.cause or "")
+
+
+OVERFLOW: Remedy[NodeValue] = Remedy(
+    "value.overflow",
+    "float16 ends at 65,504: compute this in float32 (`.float()` on what the line reads), or in bfloat16, which has "
+    "the range of float32.",
+    lambda node: slots_if("overflows float16" in (node.cause or "")),
+)
 
 
 def _low_precision(table: ValueTable) -> _Told | None:

@@ -134,7 +134,7 @@ class _CheckPrinter:
         lines = [printer.paint(what.format(len(result.gone)), "strong")]
         for item in result.gone[:_MAX_GONE]:
             label = f"{item.rule}[{item.id}]" if item.id else item.rule
-            lines += printer.wrap(f"{label} {item.file or ''} in {item.function}: {item.title}", "    ")
+            lines += printer.wrap(f"{label} {item.file or ''}{_told(item.function, item.title)}", "    ")
         if len(result.gone) > _MAX_GONE:
             lines.append(f"    ... and {len(result.gone) - _MAX_GONE} more, in the JSON")
         return [*lines, ""]
@@ -155,8 +155,12 @@ def problem_headline(item: Problem, root: str) -> str:
     """``new-break[GB0124] train.py:12 in step: Failed to trace ...``, of a problem on one line."""
     label = f"{item.rule}[{item.gb_id}]" if item.gb_id else item.rule
     where = source_location(item.file, item.line, None, root) if item.file else list_some(item.targets)
-    function = f" in {item.function}" if item.function and item.file else ""
-    return clean_line(f"{label} {where}{function}: {item.text}")
+    return clean_line(f"{label} {where}{_told(item.function if item.file else None, item.text)}")
+
+
+def _told(function: str | None, text: str) -> str:
+    """What is told of a place: the function, unless the text begins with it, and the text."""
+    return f": {text}" if not function or text.startswith(f"{function}: ") else f" in {function}: {text}"
 
 
 _MAX_SHOWN = 50  # annotations of a job that GitHub keeps

@@ -18,6 +18,7 @@ from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CUT_SHORT, ended_by, signal_note
+from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.clean import clean_line
 from dynadiag.render.findings import FindingPrinter
 from dynadiag.render.json_document import explanation_json
@@ -237,6 +238,11 @@ class _Sections:
             lines += [self._slow_compile(item) for item in slowest]
         if rest:
             lines.append(f"{indent}and {count(len(rest), 'more compile')}, {duration(sum(r.seconds for r in rest))}")
+        for each in timing.alike[:1]:
+            listed = clean_line(source_text(each.source))
+            text = f"the {each.number} {clean_line(each.kind)} in `{listed}` are alike; {each.compile_id} compiled each"
+            instead = f"with `for layer in {listed}: layer.compile()` instead, all run the code of the first"
+            lines += printer.wrap(f"{text}: {instead}", indent)
         return [*lines, ""]
 
     def _slow_compile(self, item: CompileTime) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dynadiag.errors import DynadiagError
@@ -93,12 +92,10 @@ class RayRunner(Runner):
         with self._local.for_program(program, cwd, imports) as runner:
             yield runner
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._local is not None:
-            self._local.__exit__(kind, value, trace)
-        Runner.__exit__(self, kind, value, trace)
+            self._local.__exit__(*error)
+        Runner.__exit__(self, *error)
 
     def warm_up(self) -> None:
         """Does nothing: no trial is forked."""

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from dynadiag.trial import zygote
 from dynadiag.trial.executors import FreshInterpreter, ServerFork, outcome_of
@@ -76,10 +76,8 @@ class Runner:
     def __enter__(self) -> Runner:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.__exit__(kind, value, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._ending.__exit__(*error)
         self.stop_forks()
         self._sandboxes.remove()
 

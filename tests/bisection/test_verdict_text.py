@@ -29,6 +29,25 @@ def test_torchs_advice_on_its_own_trace_is_left_out() -> None:
     assert "VERBOSE" not in text
 
 
+def test_the_error_of_a_compiler_is_shown_and_not_its_command() -> None:
+    said = """CppCompileError: C++ compile error
+
+Command:
+g++ /tmp/kernel.cpp -D ONE -o /tmp/kernel.so
+
+Output:
+/tmp/kernel.cpp: In function 'void kernel(float*)':
+/tmp/kernel.cpp:19:33: error: 'compile' was not declared in this scope
+   19 |             auto tmp = compile error!;
+      |                        ^~~~~~~
+"""
+    failure = Signature("exception", "torch._inductor.exc.InductorError", said)
+    text = str(Verdict("found", {}, "inductor", failure=failure))
+    assert "    error: 'compile' was not declared in this scope\n    auto tmp = compile error!;\n" in text
+    assert "g++" not in text
+    assert "(5 more lines in --json)" in text
+
+
 def test_a_rung_that_was_not_run_is_not_listed() -> None:
     text = str(Verdict("found", {"eager": "passes", "aot_eager": "not_run", "inductor": "same"}, "inductor"))
     listed = text.partition("\nrungs:\n")[2].partition("\n\n")[0]

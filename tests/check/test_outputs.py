@@ -16,7 +16,7 @@ from dynadiag.check.baseline import Baseline, changes_of, updated_baseline
 from dynadiag.check.configuration import parse_budgets
 from dynadiag.check.result import CheckResult, CheckRule, after_update, check
 from dynadiag.render import sarif as sarif_module
-from dynadiag.render.check_report import annotation_commands, check_json, check_text, step_summary
+from dynadiag.render.check_report import annotation_commands, check_json, check_text, problem_headline, step_summary
 from dynadiag.render.markdown import cell
 from dynadiag.render.printer import Printer
 from dynadiag.render.sarif import MAX_RESULTS, sarif_json
@@ -175,6 +175,10 @@ def test_code_in_markdown_ends_where_it_should(text: str) -> None:
 
 def test_the_text_leads_with_the_verdict_and_names_what_is_gone() -> None:
     assert check_text(a_result(), Printer()).startswith("failed: 2 problems in 1 target, 1 known\n")
+    item = a_result().problems[0]
+    named = replace(item, function="step", text="step: x.size()[0] changed")
+    assert problem_headline(named, "/").endswith(f":{item.line}: step: x.size()[0] changed")
+    assert problem_headline(replace(named, text="Call to it"), "/").endswith(f":{item.line} in step: Call to it")
     passed = check_text(replace(a_result((3, 5), (3,)), problems=()), Printer())
     assert passed.startswith("ok: nothing new in 1 target, 1 known, 1 gone\n")
     assert "gone: 1; --update drops them" in passed

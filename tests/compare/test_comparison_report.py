@@ -120,6 +120,21 @@ def test_a_gpu_has_its_own_columns() -> None:
     assert "launches" in shown
 
 
+def test_compiled_code_that_only_calls_libraries_is_said_to_have_little_to_fuse() -> None:
+    def note(kernels: CallKernels, gpu: Gpu | None = None) -> str:
+        shown = text(measured("default", 5.0, 0.005, replace(COMPILED, kernels=kernels), gpu))
+        found = re.search(r"note: default: (.*? of libraries)", " ".join(shown.split()))
+        return found[1] if found else ""
+
+    assert note(CallKernels(0.0, 1.0, 0.0)) == "all that a call runs is 1 call of libraries"
+    assert (
+        note(CallKernels(1.0, 1.0, 0.0)) == note(CallKernels(0.0, 0.0, 0.0)) == note(CallKernels(0.0, 1.0, 3.0)) == ""
+    )
+    one = CallKernels(0.0, 1.0, 0.0)
+    assert note(one, Gpu(7, 3, 0.02, 0.5, 0.002)) == "98% of the kernels' time is in kernels of libraries"
+    assert note(one, Gpu(7, 3, 0.05, 0.5, 0.002)) == note(one, Gpu(7, 3, None, None, 0.002)) == ""
+
+
 def test_remarks_name_the_variants_that_they_are_about() -> None:
     skipped = replace(COMPILED, no_cudagraphs=("cpu device",), cached=True)
     shown = text(measured("reduce-overhead", 5.0, 0.005, skipped), measured("max-autotune", 5.0, 0.005, skipped))

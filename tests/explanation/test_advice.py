@@ -339,3 +339,12 @@ def test_a_number_that_became_an_input_and_was_needed_after_all_is_no_size() -> 
     (advice,) = advise(a_recompile(reasons=(failure,)))
     assert "The float `lo` changed" in advice
     assert "sizes" not in advice
+
+
+@pytest.mark.parametrize(
+    ("guard", "is_range"), [("11 <= x.size()[0]", True), ("2*x.size()[0] > x.size()[1]", False), ("n <= 5", False)]
+)
+def test_a_range_is_proposed_only_for_one_size_itself(guard: str, is_range: bool) -> None:
+    (advice,) = advise(a_recompile(f"0/1: {guard}  # if x.shape[0] > 5"))
+    assert "made for" in advice
+    assert ("states a range" in advice) is is_range

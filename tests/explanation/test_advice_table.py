@@ -22,8 +22,10 @@ from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.export_remedies import EXPORTS
 from dynadiag.explanation.failure_remedies import FAILURES
 from dynadiag.explanation.number_remedies import NUMBERS
+from dynadiag.explanation.program_end import DOUBLE_BACKWARD
 from dynadiag.explanation.remedy import Remedy, Trial
 from dynadiag.explanation.skipped import SKIPPED
+from dynadiag.explanation.values import OVERFLOW
 from dynadiag.job.divergence_text import RANKS
 from tests.explanation.advice_programs import PROGRAMS as COMPILED
 from tests.explanation.advice_programs import RESTORE, Program, config
@@ -51,6 +53,8 @@ CATALOGUE: tuple[Remedy[Any], ...] = (
     *CACHES,
     *CUDA_GRAPHS,
     OVERWRITTEN,
+    DOUBLE_BACKWARD,
+    OVERFLOW,
     *RANKS.values(),
     *SKIPPED,
 )

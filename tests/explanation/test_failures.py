@@ -88,6 +88,17 @@ def test_the_cpp_compiler(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("first")
 
 
+def test_a_machine_without_a_cpp_compiler(tmp_path: Path) -> None:
+    def call() -> object:
+        with inductor_config.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}):
+            return torch.compile(torch.relu)(torch.ones(4))
+
+    finding = failing(tmp_path, call).findings[0]
+    assert finding.cause is not None
+    assert "No working C++ compiler found" in finding.cause
+    assert [each.key for each in finding.advice] == ["failed.no_compiler"]
+
+
 def test_an_operator_that_fails_while_tracing(tmp_path: Path) -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos().double(), (x,))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
@@ -51,6 +53,29 @@ def ended(folder: Path, end: str) -> tuple[Explanation, str]:
     with dynadiag.open(folder / "run.dynadiag") as recording:
         made = explain(recording)
     return made, explanation_text(made)
+
+
+def test_a_gradient_of_a_compiled_backward_is_to_be_taken_inside(tmp_path: Path) -> None:
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return x**3
+
+    def second(compiled: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        x = torch.tensor(2.0, requires_grad=True)
+        (first,) = torch.autograd.grad(compiled(x), x, create_graph=True)
+        return torch.autograd.grad(first, x)[0]
+
+    with pytest.raises(RuntimeError) as raised:
+        second(torch.compile(cube, backend="aot_eager"))
+    end = RunEnd("builtins.RuntimeError", str(raised.value), (Frame(FILE, 3, "main"),))
+    (finding,) = program_findings(records(run=a_run(exit_code=1), end=end), ())
+    assert finding.rule.view.has_cause
+    assert finding.cause is not None
+    assert "has no backward of its own" in finding.cause
+    (advice,) = finding.advice
+    assert "torch.func.grad(torch.func.grad(fn))" in advice.text
+    assert 'backend="eager"' in advice.text
+    inside = torch.compile(torch.func.grad(torch.func.grad(cube)), backend="aot_eager")
+    assert inside(torch.tensor(2.0)) == second(torch.compile(cube, backend="eager")) == 12.0
 
 
 @pytest.mark.usefixtures("forked_interpreters")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.explanation.explanation import explain
+import dynadiag
+from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.explanation.timing import shares, timing
 from dynadiag.recording.records import Seconds
+from dynadiag.recording.torch_text.sources import source_text
+from dynadiag.render.report import explanation_text
 from tests.explanation.build import FakeRecording, a_compile, a_failure, a_recompile
 
 _part = st.one_of(st.none(), st.floats(0, 1e6))
@@ -76,6 +82,58 @@ def test_a_recompile_is_put_down_to_what_its_finding_names() -> None:
     assert found is not None
     assert {item.compile.compile_id: item.because for item in found.spent} == {"0/0": None, "0/1": "x.size()[0]"}
     assert finding.title.endswith(": x.size()[0] changed")
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.linear = number, torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+
+class NumberedLayer(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x)) + self.number
+
+
+class Net(torch.nn.Module):
+    def __init__(self, kind: type[Layer], number: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(map(kind, range(number)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize(("kind", "number", "alike"), [(Layer, 8, True), (Layer, 7, False), (NumberedLayer, 8, False)])
+def test_layers_that_are_alike_share_their_code_when_compiled_apart(
+    tmp_path: Path, kind: type[Layer], number: int, alike: bool
+) -> None:
+    def compiled(name: str, *, apart: bool) -> Explanation:
+        torch._dynamo.reset()
+        net = Net(kind, number)
+        with dynadiag.record(tmp_path / name), torch.no_grad():
+            for module in net.layers if apart else [net]:
+                module.compile(backend="eager")
+            net(torch.ones(2, 4))
+        with dynadiag.open(tmp_path / name) as recording:
+            return explain(recording)
+
+    whole = compiled("whole.dynadiag", apart=False)
+    (one,) = whole.compiles
+    slow, quick = (timing([replace(one, seconds=Seconds(each))], guards=whole.guards) for each in (60.0, 1.0))
+    assert slow is not None
+    assert quick is not None
+    told = [(each.compile_id, source_text(each.source), each.kind, each.number) for each in slow.alike]
+    assert told == ([(one.compile_id, "self.layers", "Layer", 8)] if alike else [])
+    assert quick.alike == ()
+    assert (len(compiled("apart.dynadiag", apart=True).compiles) == 1) is (kind is Layer)
+    shown = " ".join(explanation_text(replace(whole, timing=slow)).split())
+    assert ("the 8 Layer in `self.layers` are alike; 0/0 compiled each" in shown) is alike
 
 
 def test_after_a_reset_a_first_compile_is_one_again() -> None:

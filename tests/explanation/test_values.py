@@ -88,15 +88,17 @@ def test_an_overflow_that_becomes_nan_leads() -> None:
     nodes = a_node(0, "other", **overflow), a_node(1, "scores", line=3, **overflow), a_node(2, "s", "scores", nan=4)
     (found,) = value_findings(table(*nodes), {FILE: SOURCE})
     assert found.title.startswith("scores (scores) has 2 infinite of 4")
+    assert ["float16 ends at 65,504" in each.text for each in found.advice] == [True]
     assert [(fact.label, fact.text) for fact in found.evidence] == [("becomes", "s: float32 (4,), -1 .. 2, 4 NaN")]
 
 
 def test_infinities_of_a_mask_are_not_told_but_an_overflow_is() -> None:
     assert value_findings(table(a_node(0, "masked_fill", inf=2, cause="masked_fill of -inf")), {}) == ()
-    (found,) = value_findings(
-        table(a_node(0, "half", inf=2, cause="half overflows float16: it is 1e+06 in float64")), {}
-    )
-    assert found.title.startswith("half (half) has 2 infinite of 4")
+    for dtype, advised in (("float16", True), ("float32", False)):
+        cause = f"half overflows {dtype}: it is 1e+06 in float64"
+        (found,) = value_findings(table(a_node(0, "half", inf=2, cause=cause)), {})
+        assert found.title.startswith("half (half) has 2 infinite of 4")
+        assert bool(found.advice) is advised
 
 
 def test_the_first_wrong_value_leads() -> None:

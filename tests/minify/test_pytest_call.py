@@ -11,6 +11,7 @@ from dynadiag.minify.pytest_call import with_test_call
 from minifier.source import MergeError
 
 TESTS = """
+import functools
 import unittest
 import pytest
 
@@ -55,6 +56,13 @@ class TestOld(unittest.TestCase):
 
 def test_output(capsys):
     pass
+
+@functools.cache
+def once():
+    print("once")
+
+def test_decorated():
+    once(), once()
 """
 
 
@@ -63,6 +71,7 @@ def test_output(capsys):
     [
         ("test_many[large]", "".join(f"[3, 4] {x} {y} {z}\n" for x, y in ((1, 2), (3, 4)) for z in range(2))),
         ("test_folder", "1\n"),
+        ("test_decorated", "once\n"),
         ("TestGroup::test_inside", "3\n"),
         ("TestOld::test_old", "5\n"),
         ("TestSetUp::test_set", "[4, 1]\n[4, 2]\n"),

@@ -18,6 +18,7 @@ from dynadiag.recording import schema
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Compile, Event, Graph, GraphNode, Guard, Kernel, Run
+from dynadiag.recording.sql import run_query
 from tests.commands.build import recording as hand_made_recording
 from tests.recording.read_all import read_all
 from tests.tui import build
@@ -47,6 +48,13 @@ def change(recording: Path, *statements: str) -> None:
         for statement in statements:
             database.execute(statement)
     database.close()
+
+
+def test_a_query_has_its_columns_and_no_more_rows_than_asked_for(recording: Path) -> None:
+    with Recording(recording) as opened:
+        found = run_query(opened._database, "SELECT id, kind FROM event ORDER BY id", limit=2)
+        assert found == (("id", "kind"), [(0, "artifact"), (1, "artifact")])
+        assert len(run_query(opened._database, "SELECT id FROM event").rows) == 13
 
 
 def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:

@@ -53,6 +53,7 @@ _NAMED_OPERATOR = re.compile(r"\b(?:torch\.ops\.)?(?P<name>\w+\.\w+\.\w+)\b")
 _LACKS = {
     "driver": "0 active drivers",  # Triton
     "autograd": "no autograd formula was registered",
+    "compiler": "No working C++ compiler found",
     "resume": "resume function for generator, coroutine",
 }
 # What gloo and NCCL say of a rank that they wait for, or that is gone.
@@ -83,7 +84,7 @@ class FailureFacts:
     line that torch names, ``operators`` the operators that it names, ``quoted`` the generated line that a compiler
     quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
     what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
-    ``driver``, an operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
+    ``driver``, a C++ ``compiler``, an operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
     """
 
     message: str

@@ -13,6 +13,7 @@ __all__ = [
     "CUDA_GRAPH_RECORDED",
     "BypassFacts",
     "CudaGraphFacts",
+    "is_double_backward",
     "option_that_is_off",
     "overwritten_output",
     "read_bypass",
@@ -143,6 +144,11 @@ def overwritten_output(error: str) -> Span | None:
     if "output of CUDAGraphs that has been overwritten" not in error:
         return None
     return read_cudagraph_reason(error).span
+
+
+def is_double_backward(error: str) -> bool:
+    """Whether an error is that of differentiating the backward of compiled code."""
+    return "does not currently support double backward" in error
 
 
 def without_address(text: str) -> str:

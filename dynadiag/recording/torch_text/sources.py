@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "ARGUMENTS",
@@ -23,6 +23,7 @@ __all__ = [
     "is_input_name",
     "last_name",
     "local_name",
+    "module_items",
     "numbered_items",
     "renamed_local",
     "sizes_in",
@@ -251,6 +252,15 @@ def last_name(source: str | None) -> str | None:
 def numbered_items(source: str | None) -> str:
     """A source with one text for all indices, which the items of one container share."""
     return _ITEM.sub("[]", source or "")
+
+
+def module_items(source: str) -> Iterator[tuple[str, str]]:
+    """Return the lists of modules that a source passes, outermost first, each with the source of its item.
+
+    >>> list(module_items("L['self']._modules['layers']._modules['0']._parameters['bias']"))
+    [("L['self']._modules['layers']", "L['self']._modules['layers']._modules['0']")]
+    """
+    return ((source[: found.start()], source[: found.end()]) for found in _ITEM_OF_MODULE.finditer(source))
 
 
 def hooked_module(source: str | None) -> str | None:
