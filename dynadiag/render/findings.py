@@ -92,7 +92,7 @@ class FindingPrinter:
                 with_places(item.cause, lambda file, line: source_location(file, line, None, self._cwd)),
             )
         if item.caused_by is not None:
-            lines += printer.fact("because of", _name(self._explanation.findings[item.caused_by]))
+            lines += printer.fact("because of", finding_name(self._explanation.findings[item.caused_by]))
         also = causes = 0
         for index, fact in enumerate(item.evidence):
             also += fact.label == "also"
@@ -164,7 +164,7 @@ class FindingPrinter:
         printer = self._printer
         at = f"{source_location(item.span.file, item.span.line, None, self._cwd)} in {clean_line(item.function)}"
         cause = None if item.caused_by is None else self._explanation.findings[item.caused_by]
-        reason = item.title if cause is None else f"see {_name(cause)}"
+        reason = item.title if cause is None else f"see {finding_name(cause)}"
         why = clean_line(reason)
         details = printer.wrap(item.evidence[0].text, "        ") if printer.all_ and item.evidence else []
         if width(at) + width(why) + 6 <= printer.columns:
@@ -188,7 +188,7 @@ def _labelled(item: Finding) -> str:
     return f"{word}[{truncate_middle(clean_line(item.label), _MAX_LABEL)}]" if item.label else word
 
 
-def _name(item: Finding) -> str:
+def finding_name(item: Finding) -> str:
     """How a report refers to a finding: by what its paragraph begins with, and its line."""
     named = f"{item.rule.view.word} {item.id}" if item.id else f"{item.rule.view.word}[{item.label}]"
     return f"{named} at line {item.span.line}" if item.span.line else named
