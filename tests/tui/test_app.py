@@ -8,6 +8,7 @@ import pytest
 from textual.widgets._toast import Toast
 
 import tui
+from tests.hostile import HOSTILE
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
@@ -240,6 +241,16 @@ async def test_text_of_a_recording_is_shown_as_text(tmp_path: Path) -> None:
         for number in range(1, 10):
             await press(pilot, str(number))
             assert not {"\x1b", "\x9b", "\u202e"} & set(screen(pilot))
+
+
+async def test_other_separators_of_lines_end_no_line_of_code(tmp_path: Path) -> None:
+    """`str.splitlines` ends lines at them: the links of a module with such a text were to lines that it has not."""
+    events = [(header, text and text.replace("relu", HOSTILE)) for header, text in build.program()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3", "j", "tab", "tab", "G")
+        for pane in pilot.app.query(CodePane):
+            if pane.document is not None:
+                assert all(0 <= line < pane.count for line in pane.links.keys)
 
 
 async def test_a_link_opens_a_source_line(program: Path) -> None:
