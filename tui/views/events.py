@@ -154,16 +154,12 @@ class EventRows(LazyRows):
             text = json.dumps(header) if header and header != {"name": event.name} else ""
             if not text and 0 < event.payload_size <= _MAX_SHOWN_PAYLOAD:
                 text = self._recording.payload(event.index)
-        return _row(event, " ".join(text[:_MAX_SHOWN_PAYLOAD].split()).strip("{} "))
-
-
-def _row(event: Event, text: str) -> Row:
-    time = (event.time or "").partition(" ")[2][:_MILLISECONDS]
-    cells = (
-        str(event.index),
-        time,
-        one_line(event.compile_id),
-        f"{event.payload_size:,}" if event.payload_size else "",
-        "  ".join(filter(None, (one_line(event.kind), one_line(event.name or ""), one_line(text)))),
-    )
-    return Row(cells, event.index)
+        parts = (event.kind, event.name or "", " ".join(text[:_MAX_SHOWN_PAYLOAD].split()).strip("{} "))
+        cells = (
+            str(event.index),
+            (event.time or "").partition(" ")[2][:_MILLISECONDS],
+            one_line(event.compile_id),
+            f"{event.payload_size:,}" if event.payload_size else "",
+            "  ".join(map(one_line, filter(None, parts))),
+        )
+        return Row(cells, event.index)
