@@ -66,9 +66,8 @@ class FindingPrinter:
         lines = [*self._head(item), printer.location(source_location(first.file, first.line, first.column, self._cwd))]
         if item.rule.view.has_source or item.entry:
             lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)
-        if item.entry:
-            whose = "Python's own library" if item.owner == "Python" else item.owner
-            lines += self._fact(Fact("in", f"{whose}: what you can change is the line above", item.span))
+        if (fact := owner_fact(item)) is not None:
+            lines += self._fact(fact)
         lines += self._facts(item)
         if frames := short_stack(item.called, self._cwd):
             indent, room = printer.below_fact("called")
@@ -180,6 +179,12 @@ def _with_count(facts: Sequence[Fact], index: int) -> Fact:
     if not more:
         return fact
     return replace(fact, text=f"{fact.text}; and {count(more, 'more guard')} for the same change, which --all shows")
+
+
+def owner_fact(item: Finding) -> Fact | None:
+    """Whose the line is, of a finding that is told at the line of the program that leads there."""
+    whose = "Python's own library" if item.owner == "Python" else item.owner
+    return Fact("in", f"{whose}: what you can change is the line above", item.span) if item.entry else None
 
 
 def _labelled(item: Finding) -> str:
