@@ -37,6 +37,7 @@ from tui.session import Session
 from tui.styled_text import one_line
 
 PANES = ("source", "dynamo", "later", "kernel", "stage")
+NO_COMPILE = "-"  # of a document that belongs to none, as the recording calls it
 UNKNOWN_COMPILE = "this compile is not in the recording"
 
 _SEVERAL, _MAX_COMPILES = 2, 4  # compiles of a line that are named

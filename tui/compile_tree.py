@@ -9,7 +9,6 @@ from typing import Protocol
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
 from dynadiag.recording.torch_text.failures import CompilerOutput, parse_compiler_output
 from dynadiag.render.paths import fit_path, source_location
@@ -72,13 +71,13 @@ class CompileTree:
 
     def callers(self, item: Compile) -> Sequence[Frame]:
         """The frames that led to a compile: in torch's own logs as its breaks name them, which leave out none."""
-        found = list(_flat(item.user_stack))
+        found = item.user_stack
         callers = found[:-1] if found and found[-1].file == item.file else found  # a function of torch is not in it
         for met in self._breaks.get(item.compile_id, ()):
-            frames = list(_flat(met.user_stack))
-            names = [_identity(frame) for frame in frames]
-            above = names.index(_identity(found[-1])) if found and _identity(found[-1]) in names else 0
-            callers = max(callers, frames[:above], key=len)
+            names = [(frame.file, frame.function) for frame in met.user_stack]
+            own = (found[-1].file, found[-1].function) if found else None
+            above = names.index(own) if own in names else 0
+            callers = max(callers, met.user_stack[:above], key=len)
         return callers
 
     # Branches
@@ -291,20 +290,6 @@ class CompileTree:
         timed = self.explanation.timing.spent if self.explanation.timing else ()
         own = (each.shares for each in timed if each.compile.index == item.index)
         return any(share.part == "backend" for shares in own for share in shares)
-
-
-def _flat(stack: Sequence[Frame]) -> Iterator[Frame]:
-    """Yield the frames without those of the rest of a function, which Dynamo calls as functions after each break."""
-    last: Frame | None = None
-    for frame in stack:
-        if last is None or _identity(frame) != _identity(last):
-            yield frame
-            last = frame
-
-
-def _identity(frame: Frame) -> tuple[str, str]:
-    """The function of a frame; the rest of a function after a break is the same one."""
-    return frame.file, original_name(frame.function)
 
 
 def _section(title: str, lines: Sequence[Line]) -> list[Line]:

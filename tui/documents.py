@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.recording.records import DYNAMO_STAGES, Compile, Graph, Kernel, Span
 from dynadiag.render.readable_graph import graph_titles, readable_lines
 from tui.highlighting import Highlighter, LanguageRegion
@@ -96,12 +97,6 @@ def source_in_graphs(source: Document, graphs: Iterable[Document]) -> Document:
     known = {int(one["line"]): one["code"] for one in found if one and one["file"] == source.ref.title}
     lines = [known.get(number, "") for number in range(1, max(known, default=0) + 1)]
     return replace(source, lines=lines, note="", part="only the lines that graphs name") if lines else source
-
-
-def split_lines(text: str) -> list[str]:
-    """Split a text at newlines only, as editors count lines. ``splitlines`` also splits at other separators."""
-    lines = text.split("\n")
-    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
 def language_regions(ref: DocumentRef, lines: Sequence[str]) -> tuple[LanguageRegion, ...]:

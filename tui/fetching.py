@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from textual import events
 from textual.message import Message
 from textual.widget import Widget
 
@@ -38,6 +39,11 @@ class Fetching(Widget):
     def is_open(self) -> bool:
         """Whether all widgets of it are there. While it is mounted or removed, some may not be."""
         return self.is_mounted and self.is_attached and bool(self.children) and not self._pruning
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Mount | events.Resize) and not self.children:
+            return  # the browser ends while it is mounted: its widgets will not be there
+        await super().on_event(event)
 
     @property
     def busy(self) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import kernel_calls
 from dynadiag.kernels.stages import CompiledStages, is_in_own_cache, make_stages
-from tui.documents import Document, DocumentRef, split_lines
+from tui.documents import Document, DocumentRef
 from tui.line_links import LineKey, LineLinks
 from tui.session import Session
 

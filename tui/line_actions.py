@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -226,6 +226,10 @@ class LineActionsApp(App[int]):
             path = Path(self._copies, f"{name}{_SUFFIXES.get(document.ref.kind, '.txt')}")
             path.write_text("\n".join(document.lines) + "\n", encoding="utf-8", errors="replace")
         self._report_editor(edit_path(self, path, line))
+        with suppress(OSError, UnicodeError):
+            recorded = "\n".join(document.lines).replace("\r", "")
+            if not document.part and path.read_text(encoding="utf-8").removesuffix("\n") != recorded:
+                self.notify("this file is not what was recorded: lines may have moved", severity="warning")
 
     def edit_file(self, path: Path) -> None:
         """Open a repro in the user's editor. A recording could name any file, so only existing ``.py`` files open."""

@@ -53,7 +53,7 @@ def source_location_in(explanation: Explanation, recorded: Iterable[str], place:
 def first_location(explanation: Explanation) -> Location:
     """Return where the Code screen opens: where a compile failed, else at the first compile that has a graph.
 
-    Of a library's function that is the user's line that called it.
+    Of a library's function that is the user's line that called it. Where nothing was compiled, the first finding.
     """
     from dynadiag.recording.code_origin import is_user_file, path_in_packages  # the first screen does not need it
 
@@ -68,7 +68,8 @@ def first_location(explanation: Explanation) -> Location:
         own = [frame for frame in item.callers if is_user_file(frame.file) and path_in_packages(frame.file) is None]
         if own:
             return source_place(own[-1].file, own[-1].line, item.compile_id)
-    return Location("code", next(iter(ids), None))
+    spans = [] if ids else [finding.own_span for finding in explanation.findings if finding.own_span.file]
+    return next((source_place(span.file, span.line) for span in spans), Location("code", next(iter(ids), None)))
 
 
 class History:

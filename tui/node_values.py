@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dynadiag.explanation.values import ValueTable, bounds_text
+from dynadiag.explanation.values import ValueTable, bounds_text, overflows
 from dynadiag.recording.digest.runs import read_summary
 from dynadiag.recording.json_values import json_object, list_or_empty
 from dynadiag.recording.reader import Recording
@@ -70,7 +70,7 @@ class NodeValues:
 
     def suspect_call(self, compile_id: str) -> int | None:
         """Return the first call of a compile in which a value is wrong or no number, or else its first."""
-        suspects = (self.table.first_wrong, self.table.first_nan, self.table.first_inf)
+        suspects = (self.table.first_wrong, self.table.first_nan, self.table.first_overflow)
         calls = [self.table.call_of(node) for node in suspects if node is not None]
         found = next((call.call for call in calls if call.compile_id == compile_id), None)
         return next(iter(self.calls(compile_id)), None) if found is None else found
@@ -84,7 +84,7 @@ class NodeValues:
         off = f"off {node.off_float64:.0e}" if node.off_float64 else ""
         texts = (f"{shape}  {short}  {off}".strip(), f"{shape}  {short}".strip(), short, wrong or bad or shape)
         return ValueMargin(
-            tuple(dict.fromkeys(filter(None, texts))), "error" if wrong or summary.nan or node.cause else "dim"
+            tuple(dict.fromkeys(filter(None, texts))), "error" if wrong or summary.nan or overflows(node) else "dim"
         )
 
 
@@ -105,7 +105,9 @@ def value_lines(values: NodeValues, node: NodeValue, of: str = "") -> list[Line]
     parts += [f"off {node.off_float64:.2g} from float64"] if node.off_float64 is not None else []
     about = f"  {f'of {one_line(of)}, ' if of else ''}{call_name(values.table.call_of(node))}"
     role = "error" if summary.nan else ""
-    made = [line(("cause  ", "dim"), (one_line(node.cause), "error"))] if node.cause else []
+    made = (
+        [line(("cause  ", "dim"), (one_line(node.cause), "error" if overflows(node) else role))] if node.cause else []
+    )
     made.append(line(("value  ", "dim"), (", ".join(filter(None, parts)) or "empty", role), (about, "dim")))
     if (stored := values.table.stored.get(node.index)) is not None:
         text = compiled_text(node, stored)

@@ -17,7 +17,7 @@ from dynadiag.explanation.search import RecordedSearch
 from dynadiag.explanation.timing import PhaseShare, Timing
 from dynadiag.recording.records import GuardFailure, Recompile, Run
 from dynadiag.recording.torch_text.sources import source_text
-from dynadiag.render.findings import finding_text
+from dynadiag.render.findings import finding_name, finding_text
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.wrap import truncate_start
 from tui.location import Location, source_place
@@ -166,20 +166,27 @@ def _findings(
 
 
 def _skipped(explanation: Explanation, *, wide: bool) -> Iterator[Line]:
-    """The frames that Dynamo left to Python, each function once, with the reason."""
-    frames = {(item.file, item.line, item.function): item for item in explanation.skipped}
-    if frames:
-        yield line(("Frames left to Python", "title"), (f"  {len(frames):,}", "dim"))
-    for item in list(frames.values())[:_SKIPPED]:
-        at = source_location(item.file, item.line, None, explanation.run.cwd)
+    """The functions that Dynamo left to Python which are no finding of their own, with the reason."""
+    found = [item for item in explanation.findings if _is_left(item)]
+    if found:
+        yield line(("Functions left to Python", "title"), (f"  {len(found):,}", "dim"))
+    for item in found[:_SKIPPED]:
+        at = source_location(item.span.file, item.span.line, None, explanation.run.cwd)
+        cause = None if item.caused_by is None else explanation.findings[item.caused_by]
         parts: list[str | Fragment] = [
             ("skipped ", "break"),
             (f"{fit_path(at, _WIDE_MAX_PATH_WIDTH if wide else _MAX_PATH_WIDTH)}  ", "dim"),
             (f"{one_line(item.function)}  ", "strong"),
         ]
-        yield line(*parts, one_line(item.reason), to=source_place(item.file, item.line))
-    if len(frames) > _SKIPPED:
-        yield line((f"and {len(frames) - _SKIPPED:,} more", "dim"))
+        reason = item.title if cause is None else f"see {finding_name(cause)}"
+        yield line(*parts, one_line(reason), to=source_place(item.span.file, item.span.line))
+    if len(found) > _SKIPPED:
+        yield line((f"and {len(found) - _SKIPPED:,} more", "dim"))
+
+
+def _is_left(item: Finding) -> bool:
+    """Whether a finding only says that a function was left to Python, for what another one tells or at no cost."""
+    return item.rule == Rule.UNCOMPILED and item.severity == "note"
 
 
 def _groups(explanation: Explanation) -> list[list[Finding]]:
@@ -189,6 +196,8 @@ def _groups(explanation: Explanation) -> list[list[Finding]]:
     """
     found: dict[object, list[Finding]] = {}
     for number, item in enumerate(explanation.findings):
+        if _is_left(item):
+            continue
         same: dict[str, object] = {
             "break": (item.id, item.title, item.span.file),
             "recompile": (item.span, item.function, item.title),
@@ -207,7 +216,10 @@ def _finding_fragments(group: Sequence[Finding], explanation: Explanation, *, wi
     yield _GAVE_UP if item.rule == Rule.RECOMPILE_LIMIT else "", "error"
     if item.rule in (Rule.BREAK, Rule.FAILED_COMPILE) and (blamed := span_text(explanation.sources, place)):
         yield f"{blamed}  ", "strong"
-    yield f"{'recompile of ' if item.rule == 'recompile' else ''}{one_line(item.title)}", ""
+    of = "recompile of " if item.rule == Rule.RECOMPILE else ""
+    if item.rule == Rule.UNCOMPILED and item.function not in item.title:
+        of = f"{one_line(item.function)}: "
+    yield f"{of}{one_line(item.title)}", ""
     spans = [span for each in group for span in (each.own_span, *each.places)]
     lines = sorted({span.line for span in spans if span.line and span.file == place.file})
     if len(lines) > 1:
@@ -232,6 +244,8 @@ def _target(item: Finding) -> Location:
     compile_id = item.compile_ids[0] if item.compile_ids else None
     if item.node_value is not None:
         return Location("code", compile_id, item=item.node_value)
+    if compile_id is None and item.own_span.file:
+        return source_place(item.own_span.file, item.own_span.line)
     return Location("compiles", compile_id=compile_id)
 
 
@@ -248,13 +262,18 @@ def _amount(group: Sequence[Finding]) -> str:
 
 def guard_change_fragments(item: Recompile, reasons: Sequence[GuardFailure] | None = None) -> list[Fragment]:
     """Return the first change that the report tells of all reasons or of these, with its old and new value."""
-    changed = main_changes(item.reasons if reasons is None else reasons)
+    changed = guard_changes(item.reasons if reasons is None else reasons)
     if not changed:
         return [
             ("the recompile limit was reached", "error") if item.limit_reached else ("no reason was recorded", "dim")
         ]
     more = len(changed) - 1
-    return [*_change(changed[0]), *([(f"  and {count(more, 'more guard')}", "dim")] if more else [])]
+    return [*changed[0], *([(f"  and {count(more, 'more guard')}", "dim")] if more else [])]
+
+
+def guard_changes(reasons: Sequence[GuardFailure]) -> list[list[Fragment]]:
+    """Return each change that the report tells of these reasons, with its old and new value."""
+    return [_change(change) for change in main_changes(reasons)]
 
 
 def _change(change: GuardChange) -> list[Fragment]:
@@ -266,7 +285,7 @@ def _change(change: GuardChange) -> list[Fragment]:
     told = described(change)
     if not was or told != f"{source} was {list_some(was)}, now {now}":
         return [(one_line(told)[:_LONGEST], "")]
-    before = ", ".join(was[:_MAX_VALUES]) + (" …" if len(was) > _MAX_VALUES else "")
+    before = ", ".join([*was[:_MAX_VALUES], *(["…"] if len(was) > _MAX_VALUES else [])])
     return [(f"{one_line(source)}: ", ""), (one_line(before), "remove"), (" → ", "dim"), (one_line(now), "add")]
 
 

@@ -162,7 +162,7 @@ class ScreensApp(LineActionsApp):
     def _update_tabs(self) -> None:
         found, numbers = self.session.known_explanation, dict[str, int]()
         if found is not None:
-            numbers = {"compiles": len(found.compiles), "breaks": found.break_count}
+            numbers = {"compiles": len(found.compiles), "breaks": found.split_count}
             numbers |= {"recompiles": found.recompile_count, "kernels": self.session.kernel_count}
         for tabs in self.query(Tabs):  # none while the browser ends
             made = []

@@ -21,8 +21,7 @@ _PROOF = "repro "  # precedes the candidates of a repro
 _DECIDES = "◆"
 _SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of an outcome
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-_MAX_INDENT = 12  # columns; a recording may come from a stranger
-_MAX_DEPTH = 6
+_MAX_DEPTH = 6  # a recording may come from a stranger
 # Whether a failure is that of the first trial is what a search asks.
 _STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
@@ -190,21 +189,15 @@ def _candidate_lines(candidate: str) -> Iterator[str]:
     yield from _outline(settings)
 
 
-def _outline(found: Any, pad: str = "  ") -> Iterator[str]:
-    """Yield nested values as indented lines. What is empty, and what has been told above, is left out."""
+def _outline(found: Any) -> Iterator[str]:
+    """Yield values as lines. What is empty, and what has been told above, is left out."""
     if not isinstance(found, dict):
-        yield from (f"{pad}{_words(one)}" for one in (found if isinstance(found, list) else [found]))
+        yield from (f"  {_words(one)}" for one in (found if isinstance(found, list) else [found]))
         return
     for name, item in found.items():
-        if item in _EMPTY or (name in _SHOWN_ABOVE and len(pad) == len("  ")):
-            continue
-        title = f"{pad}{name.replace('_', ' ')}"
-        inner = item if isinstance(item, list) else [item]
-        if any(isinstance(one, (dict, list)) for one in inner) and len(pad) < _MAX_INDENT:
-            yield title
-            yield from _outline(item, f"{pad}  ")
-        else:
-            yield f"{title}  {_words(item)}"
+        if item not in _EMPTY and name not in _SHOWN_ABOVE:
+            several = isinstance(item, list) and any(isinstance(one, (dict, list)) for one in item)
+            yield from (f"  {name.replace('_', ' ')}  {_words(one)}" for one in (item if several else [item]))
 
 
 def _words(found: Any, depth: int = 0) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from dynadiag.caches.start_phases import timed_sections
 from dynadiag.explanation.formatting import duration
+from dynadiag.render.time_slices import Slice, read_slices
 from tui.dialog import ListDialog
 from tui.key_bindings import footer_key
 from tui.location import Location
@@ -21,51 +20,6 @@ from tui.widgets.table import Column, LazyRows, Row
 _MAX_SLICES = 5_000  # the longest ones are shown
 _OTHER_COLUMNS = 88  # beside the bar
 _MIN_BAR = 20  # columns
-_CPP_COMPILE = "compile_file"  # a section in a thread of Inductor's
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A piece of time, in seconds since the epoch, and what it is. Its texts have no control characters."""
-
-    start: float
-    end: float
-    depth: int
-    kind: str  # "compile", "recompile", "phase", "C++", "cache"
-    compile_id: str
-    name: str
-    rank: int = 0  # the number of the recording
-
-
-def read_slices(session: Session, rank: int = 0) -> list[Slice]:
-    """Return the slices of a recording in the order of their start."""
-    compiles = {item.compile_id: item for item in session.explanation().compiles}
-    again = {item.compile_id for item in session.explanation().recompiles}
-    found: list[Slice] = []
-    around: dict[str, list[float]] = {}  # the ends of the open sections of each thread
-    for section in sorted(timed_sections(session.recording), key=lambda one: (one.start, -one.end)):
-        is_cpp = section.name == _CPP_COMPILE and section.compile_id == "-"
-        ends = around.setdefault("C++" if is_cpp else "", [])
-        while ends and ends[-1] <= section.start:
-            ends.pop()
-        item = compiles.get(section.compile_id) if section.outermost else None
-        kind = (
-            "C++" if is_cpp else "phase" if item is None else "recompile" if section.compile_id in again else "compile"
-        )
-        name = one_line(item.function if item is not None else section.name)
-        depth = 0 if is_cpp else len(ends)
-        found.append(Slice(section.start, section.end, depth, kind, one_line(section.compile_id), name, rank))
-        ends.append(section.end)
-    return sorted([*found, *_lookups(session, found, rank)], key=lambda one: (one.start, -one.end))
-
-
-def _lookups(session: Session, found: Sequence[Slice], rank: int) -> Iterator[Slice]:
-    """The cache lookups of each compile at its end: the log has no time of most of them."""
-    ends = {one.compile_id: one.end for one in found if one.kind in ("compile", "recompile")}
-    for lookup in session.recording.cache_lookups():
-        if (end := ends.get(one_line(lookup.compile_id))) is not None:
-            name = one_line(f"{lookup.cache} {lookup.outcome}{f' ({lookup.graph})' if lookup.graph else ''}")
-            yield Slice(end, end, 1, "cache", one_line(lookup.compile_id), name, rank)
 
 
 def bar(start: float, end: float, window: tuple[float, float], columns: int) -> str:
@@ -118,11 +72,11 @@ class TimelineScreen(ListDialog[Slice, Location]):
         self.fetch("slices", self._read, self._show)
 
     def _read(self) -> list[Slice]:
-        found = read_slices(self._session, self._rank)
+        found = read_slices(self._session.recording, self._session.explanation(), self._rank)
         for rank, path in enumerate(self._paths):
             if rank != self._rank:
                 with Session.open(path) as other:
-                    found += read_slices(other, rank)
+                    found += read_slices(other.recording, other.explanation(), rank)
         return found
 
     def fetch_failed(self, problem: str) -> None:

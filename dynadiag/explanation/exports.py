@@ -74,7 +74,7 @@ def _assumptions(recording: ExplainedRecording, drafts: Mapping[int, Export]) ->
     told = dict[Export, None]()
     for event, data in event_data(recording, "dynadiag_missing_kernel"):
         draft = next((each for end, each in drafts.items() if end > event.index), None)
-        frames = tuple(read_frames(data.get("stack")))
+        frames = read_frames(data.get("stack"))
         if draft is not None:
             inner = tuple(each for each in frames[len(draft.callers) :] if not is_generated_file(each.file))
             told[replace(draft, stack=inner, operator=qualified(str(data.get("op"))), assumed="")] = None
@@ -90,7 +90,7 @@ def _export(id_: str, data: Mapping[str, Any]) -> Export:
         file=text_or_none(data.get("file")),
         line=int_or_none(data.get("line")),
         function=text_or_none(data.get("function")) or "a program",
-        callers=tuple(read_frames(data.get("callers"))),
+        callers=read_frames(data.get("callers")),
         stack=tuple(each for each in read_frames(data.get("stack")) if not is_generated_file(each.file)),
         error=text_or_none(data.get("error")),
         message=text_or_none(data.get("message")) or "",

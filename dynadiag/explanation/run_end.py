@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dynadiag.explanation.formatting import first_line, shorten
 from dynadiag.explanation.source import ExplainedRecording, event_data
+from dynadiag.recording.code_origin import named_frames
 from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.records import Frame
 from dynadiag.recording.torch_text.reasons import without_address
@@ -51,13 +51,15 @@ def read_end(recording: ExplainedRecording) -> RunEnd | None:
         return RunEnd(
             error if isinstance(error, str) else None,
             message if isinstance(message, str) else "",
-            tuple(read_frames(end.get("stack"))),
+            read_frames(end.get("stack")),
         )
     return None
 
 
-def read_frames(frames: Any) -> Iterable[Frame]:
+def read_frames(frames: Any) -> tuple[Frame, ...]:
     """The frames of a stack that the recorder wrote."""
-    for each in frames if isinstance(frames, list) else ():
-        if isinstance(each, dict):
-            yield Frame(str(each.get("file")), int_or_none(each.get("line")), str(each.get("function")))
+    return named_frames(
+        Frame(str(each.get("file")), int_or_none(each.get("line")), str(each.get("function")))
+        for each in (frames if isinstance(frames, list) else ())
+        if isinstance(each, dict)
+    )

@@ -74,7 +74,7 @@ def read_modes(recording: ExplainedRecording) -> dict[tuple[str, int | None], Sk
     for _, data in event_data(recording, "dynadiag_skipped"):
         if modes := list_or_empty(data.get("modes")):
             key = (str(data.get("file")), int_or_none(data.get("line")))
-            callers = tuple(read_frames(data.get("callers")))
+            callers = read_frames(data.get("callers"))
             found.setdefault(key, SkippedForMode(tuple(map(str, modes)), callers, data.get("for_good") is not False))
     return found
 

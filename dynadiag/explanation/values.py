@@ -16,8 +16,8 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
 
-__all__ = ["EPSILON", "OVERFLOW", "ValueTable", "bounds_text", "operator_name", "range_text", "read_values", "sizes"]
-__all__ += ["value_findings"]
+__all__ = ["EPSILON", "OVERFLOW", "ValueTable", "bounds_text", "operator_name", "overflows", "range_text"]
+__all__ += ["read_values", "sizes", "value_findings"]
 
 # The machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits). A complex type has that of its parts.
 EPSILON = {
@@ -63,6 +63,11 @@ class ValueTable:
     def first_inf(self) -> NodeValue | None:
         """The first node with an infinity."""
         return next((node for node in self.nodes if node.summary.inf), None)
+
+    @property
+    def first_overflow(self) -> NodeValue | None:
+        """The first node whose infinity no float64 has: one that the program puts there, as a mask does, is none."""
+        return next((node for node in self.nodes if overflows(node)), None)
 
     @property
     def first_wrong(self) -> NodeValue | None:
@@ -270,7 +275,7 @@ def _not_finite(table: ValueTable) -> _Told | None:
     """The first NaN, or the overflow that it is computed of; without a NaN, the first infinity by an overflow."""
     first = table.first_nan
     nodes = table.nodes if first is None else table.origins_of(first)
-    node = next((each for each in nodes if _overflows(each)), first)
+    node = next((each for each in nodes if overflows(each)), first)
     if node is None:
         return None
     call, summary = table.call_of(node), node.summary
@@ -301,7 +306,8 @@ def _is_infinite(node: NodeValue) -> bool:
     return node.summary.inf > 0
 
 
-def _overflows(node: NodeValue) -> bool:
+def overflows(node: NodeValue) -> bool:
+    """Whether a value became infinite because its type has no such number."""
     return "overflows" in (node.cause or "")
 
 

@@ -148,7 +148,7 @@ def _process(path: Path, recording: Recording, reader: TraceReader) -> Process:
         complete=run.complete or run.is_foreign,
         uncaught=text_or_none(end.get("uncaught")),
         message=text_or_none(end.get("message")),
-        stack=tuple(read_frames(end.get("stack"))),
+        stack=read_frames(end.get("stack")),
         exit_codes={int(rank): code for rank, code in codes if str(rank).isdecimal() and type(code) is int},
         started=run.started,
         ended=end.get("ended") if isinstance(end.get("ended"), float) else None,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode
+from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, split_lines
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name
 
 _HELPER = "def _triton_helper"  # a helper function of a scan, which has none of the kernel's values
@@ -229,7 +229,7 @@ def align_statements(
     source: str, buffers: KernelBuffers, graph: PrintedGraph, nodes: Sequence[str]
 ) -> tuple[AlignedStatement, ...]:
     """Return each statement of a kernel with the nodes that it computes. `nodes` are the nodes of the whole kernel."""
-    parsed = tuple(_parse_lines(source.splitlines()))  # none of a kernel that Inductor did not write
+    parsed = tuple(_parse_lines(split_lines(source)))  # none of a kernel that Inductor did not write
     read = {name for one in parsed for name in one.reads}
     found = tuple(one for one in parsed if one.kind != "constant" or not read.isdisjoint(one.targets))
     return _Alignment(found, buffers, graph, nodes).run() if found and nodes else ()

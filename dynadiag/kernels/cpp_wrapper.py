@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynadiag.kernels.graph_parser import split_arguments
+from dynadiag.kernels.graph_parser import split_arguments, split_lines
 from dynadiag.kernels.module_parser import (
     Buffer,
     CommentReader,
@@ -45,7 +45,7 @@ def is_cpp_wrapper(text: str) -> bool:
 
 def parse_cpp_wrapper(text: str) -> ParsedModule:
     """Parse the kernels, calls and buffers of a C++ wrapper. Unknown text is left out."""
-    lines = text.splitlines()
+    lines = split_lines(text)
     module = ParsedModule(selects_gpu="AOTICudaGuard" in text)
     module.definitions.update(parse_module(text.partition(_SOURCE)[0]).definitions)
     for place, line in enumerate(lines):

@@ -268,6 +268,12 @@ def qualified_name(subgraph: str, name: str) -> str:
     return f"{subgraph}_{name}" if subgraph else name
 
 
+def split_lines(text: str) -> list[str]:
+    """Split a text at newlines only, as editors count lines. ``splitlines`` also splits at other separators."""
+    lines = text.split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
 def parse_graph(text: str) -> PrintedGraph:
     """Parse a graph as ``GraphModule.print_readable`` writes it, with its subgraphs.
 
@@ -275,7 +281,7 @@ def parse_graph(text: str) -> PrintedGraph:
     """
     nodes: dict[str, PrintedNode] = {}
     returns: dict[str, tuple[str | None, ...]] = {}
-    for subgraph, first, lines in _split_subgraphs(text.splitlines()):
+    for subgraph, first, lines in _split_subgraphs(split_lines(text)):
         own, ends = _parse_lines(lines, first)
         names = {name: qualified_name(subgraph, name) for name in own}
         nodes |= (

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from dynadiag.kernels.graph_parser import split_lines
+
 LineTable = tuple[str, list[tuple[int, int]]]
 
 _LOCATION = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
@@ -52,7 +54,7 @@ def _mlir(text: str, file: str) -> LineTable:
 
     The locations are removed from the text that is shown.
     """
-    lines = text.splitlines()
+    lines = split_lines(text)
     known = {found[1]: found[2] for line in lines if (found := _LOCATION.match(line))}
     shown: list[str] = []
     pairs = []
@@ -87,7 +89,7 @@ def _llvm(text: str, _file: str) -> LineTable:
 
     The outermost location is always in the kernel's own source.
     """
-    lines = text.splitlines()
+    lines = split_lines(text)
     places = {found[1]: (int(found[2]), found[4]) for line in lines if (found := _DILOCATION.match(line))}
     end = next((number for number, line in enumerate(lines) if line.startswith("!")), len(lines))
     pairs = []
@@ -120,7 +122,7 @@ def _amdgcn(text: str, file: str) -> LineTable:
 
 
 def _parse_loc_directives(text: str, file: str, counts: Callable[[str], bool]) -> LineTable:
-    files = {found[1]: found[2] for line in text.splitlines() if (found := _PTX_FILE.match(line))}
+    files = {found[1]: found[2] for line in split_lines(text) if (found := _PTX_FILE.match(line))}
 
     def location_of(line: str) -> tuple[bool, int | None]:
         found = _PTX_LOC.match(line)
@@ -129,7 +131,7 @@ def _parse_loc_directives(text: str, file: str, counts: Callable[[str], bool]) -
         own, number = (found[3], found[4]) if found[3] else (found[1], found[2])
         return True, int(number) if files.get(own, file).endswith(file) and int(number) else None
 
-    lines = text.splitlines()
+    lines = split_lines(text)
     end = next((number for number, line in enumerate(lines) if line.lstrip().startswith(_DEBUG_SECTION)), len(lines))
     return _parse_running(lines[:end], location_of, counts)
 
@@ -144,7 +146,7 @@ def _sass(text: str, file: str) -> LineTable:
         chain = [(found[1], found[2]), *_SASS_INLINED.findall(line)]
         return True, next((int(number) for name, number in chain if name.endswith(file)), None)
 
-    return _parse_running(text.splitlines(), location_of, lambda line: bool(_INSTRUCTION.match(line)))
+    return _parse_running(split_lines(text), location_of, lambda line: bool(_INSTRUCTION.match(line)))
 
 
 def _objdump(text: str, file: str) -> LineTable:
@@ -152,7 +154,7 @@ def _objdump(text: str, file: str) -> LineTable:
     shown: list[str] = []
     pairs: list[tuple[int, int]] = []
     mine, here = False, None
-    for line in text.splitlines():
+    for line in split_lines(text):
         if found := _OBJDUMP_FUNCTION.match(line):
             mine, here = found[1].startswith("kernel"), None
             if mine:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dynadiag.kernels.graph_parser import names_in, split_arguments
+from dynadiag.kernels.graph_parser import names_in, split_arguments, split_lines
 
 _SOURCES = re.compile(r"^\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\], Original ATen: \[")
 _FRAGMENT_NODE = re.compile(r"^\s*#   %(\w+) :.*? = (\w+)\[target=")
@@ -156,7 +156,7 @@ class ParsedModule:
 
 def parse_module(text: str) -> ParsedModule:
     """Parse a generated module. Unknown text is left out."""
-    return _ModuleParser(text.splitlines()).parse()
+    return _ModuleParser(split_lines(text)).parse()
 
 
 class _ModuleParser:

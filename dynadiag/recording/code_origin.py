@@ -6,6 +6,7 @@ The author of a program can change only the first. torch also makes functions of
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 
 from dynadiag.recording.records import Break, Compile, Frame, Span
@@ -47,6 +48,20 @@ def original_name(function: str) -> str:
     while match := _RESUME.search(function):
         function = function[: match.start()] + match["name"] + function[match.end() :]
     return function
+
+
+def named_frames(stack: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Return a stack with the names that the user wrote.
+
+    A function that was split at graph breaks is one frame, with the line of its last part: each part calls the next.
+    """
+    found = list[Frame]()
+    for frame in stack:
+        name = original_name(frame.function)
+        if found and name != frame.function and (found[-1].file, found[-1].function) == (frame.file, name):
+            found.pop()
+        found.append(Frame(frame.file, frame.line, name))
+    return tuple(found)
 
 
 def is_torch_file(file: str | None) -> bool:

@@ -66,9 +66,8 @@ class FindingPrinter:
         lines = [*self._head(item), printer.location(source_location(first.file, first.line, first.column, self._cwd))]
         if item.rule.view.has_source or item.entry:
             lines += printer.snippet(self._explanation.sources.get(first.file or ""), first)
-        if item.entry:
-            whose = "Python's own library" if item.owner == "Python" else item.owner
-            lines += self._fact(Fact("in", f"{whose}: what you can change is the line above", item.span))
+        if (fact := owner_fact(item)) is not None:
+            lines += self._fact(fact)
         lines += self._facts(item)
         if frames := short_stack(item.called, self._cwd):
             indent, room = printer.below_fact("called")
@@ -92,7 +91,7 @@ class FindingPrinter:
                 with_places(item.cause, lambda file, line: source_location(file, line, None, self._cwd)),
             )
         if item.caused_by is not None:
-            lines += printer.fact("because of", _name(self._explanation.findings[item.caused_by]))
+            lines += printer.fact("because of", finding_name(self._explanation.findings[item.caused_by]))
         also = causes = 0
         for index, fact in enumerate(item.evidence):
             also += fact.label == "also"
@@ -164,7 +163,7 @@ class FindingPrinter:
         printer = self._printer
         at = f"{source_location(item.span.file, item.span.line, None, self._cwd)} in {clean_line(item.function)}"
         cause = None if item.caused_by is None else self._explanation.findings[item.caused_by]
-        reason = item.title if cause is None else f"see {_name(cause)}"
+        reason = item.title if cause is None else f"see {finding_name(cause)}"
         why = clean_line(reason)
         details = printer.wrap(item.evidence[0].text, "        ") if printer.all_ and item.evidence else []
         if width(at) + width(why) + 6 <= printer.columns:
@@ -182,13 +181,19 @@ def _with_count(facts: Sequence[Fact], index: int) -> Fact:
     return replace(fact, text=f"{fact.text}; and {count(more, 'more guard')} for the same change, which --all shows")
 
 
+def owner_fact(item: Finding) -> Fact | None:
+    """Whose the line is, of a finding that is told at the line of the program that leads there."""
+    whose = "Python's own library" if item.owner == "Python" else item.owner
+    return Fact("in", f"{whose}: what you can change is the line above", item.span) if item.entry else None
+
+
 def _labelled(item: Finding) -> str:
     """The word of the rule, with what stands in brackets after it."""
     word = item.rule.view.word
     return f"{word}[{truncate_middle(clean_line(item.label), _MAX_LABEL)}]" if item.label else word
 
 
-def _name(item: Finding) -> str:
+def finding_name(item: Finding) -> str:
     """How a report refers to a finding: by what its paragraph begins with, and its line."""
     named = f"{item.rule.view.word} {item.id}" if item.id else f"{item.rule.view.word}[{item.label}]"
     return f"{named} at line {item.span.line}" if item.span.line else named

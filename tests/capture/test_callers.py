@@ -34,6 +34,13 @@ def _plain(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def _split(x: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    x = x.sin()
+    torch._dynamo.graph_break()
+    return _inner(x)
+
+
 def _calls(file: Path, call: Callable[[], object]) -> dict[str, list[str]]:
     """The functions on the way to the first compile of each function, from `call` on, by its name."""
     torch._dynamo.reset()
@@ -68,3 +75,20 @@ def test_the_caller_of_a_function_of_torch_is_the_last(tmp_path: Path) -> None:
 
     (stack,) = _calls(tmp_path / "run.dynadiag", main).values()
     assert stack == ["main"]
+
+
+def test_a_function_that_breaks_split_is_one_caller_with_the_line_of_the_call(tmp_path: Path) -> None:
+    """torch calls each part of it from the one before; the last of them has the call."""
+    torch._dynamo.reset()
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(_split, backend="eager")(torch.ones(3))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        compiles, breaks = recording.compiles(), recording.breaks()
+    inner = [item for item in compiles if item.function == "_inner"]
+    for stack in [item.user_stack for item in inner] + [item.user_stack for item in breaks]:
+        assert [frame.function for frame in stack].count("_split") == 1
+    first, call = _split.__code__.co_firstlineno, inner[0].user_stack[-2]
+    assert (call.function, call.line) == ("_split", first + 4)
+    parts = [item for item in compiles if item.function == "_split"]
+    assert len(parts) > 1
+    assert all("_split" not in [frame.function for frame in item.callers] for item in parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.recording.code_origin import original_name, path_in_packages, user_frames
+from dynadiag.recording.code_origin import named_frames, original_name, path_in_packages, user_frames
 from dynadiag.recording.records import Frame
 
 
@@ -18,6 +18,14 @@ from dynadiag.recording.records import Frame
 )
 def test_a_function_split_however_often_has_its_own_name(made: str, written: str) -> None:
     assert original_name(made) == written
+
+
+def test_the_parts_of_a_split_function_are_one_frame_and_a_function_that_calls_itself_is_not() -> None:
+    main, again = Frame("a.py", 9, "main"), Frame("a.py", 3, "f")
+    parts = (Frame("a.py", 1, "f"), Frame("a.py", 2, "torch_dynamo_resume_in_f_at_1"))
+    assert named_frames((main, *parts)) == (main, Frame("a.py", 2, "f"))
+    assert named_frames((main, *parts, again)) == (main, Frame("a.py", 2, "f"), again)
+    assert named_frames(parts[1:]) == (Frame("a.py", 2, "f"),)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.recording.records import Kernel, Span
+from dynadiag.recording.records import Frame, Kernel, Span
 from dynadiag.render.page.model import CodeLine, PageSection, _snippet, page_section
 from dynadiag.render.page.page import _coded
 from dynadiag.render.page.stages import Redaction, compile_documents
@@ -79,3 +79,14 @@ def test_the_marked_part_of_a_line_ends_where_its_span_does() -> None:
     two_lines = "y = f(\n    x.item(), 2)\n"
     shown = _snippet({FILE: two_lines}, Span(FILE, 1, 4, 2, 12))
     assert shown == (CodeLine(1, "y = ", "f(", ""), CodeLine(2, "    ", "x.item()", ", 2)"))
+
+
+def test_a_finding_in_a_package_has_the_line_of_the_program_and_says_whose_its_own_is() -> None:
+    library = "/env/lib/python3.11/site-packages/boxes/ops.py"
+    stack = (Frame(FILE, 2, "forward"), Frame(library, 7, "nms"))
+    (finding,) = a_view(break_records=(a_break(span=Span(library, 7), user_stack=stack),)).findings
+    assert finding.place == "prog.py:2"
+    assert [line.marked for line in finding.code if line.marked] == ["y = x + n"]
+    owner = next(fact for fact in finding.facts if fact.label == "in")
+    assert owner.text == "boxes: what you can change is the line above"
+    assert owner.place.endswith("boxes/ops.py:7")

@@ -8,10 +8,12 @@ import pytest
 from textual.widgets._toast import Toast
 
 import tui
+from tests.hostile import HOSTILE
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.code_panes import CodePaneModel
+from tui.location import source_place
 from tui.session import Session
 from tui.views import SCREENS, screen_named
 from tui.views.code import CodeView
@@ -143,6 +145,21 @@ async def test_the_cursor_is_seen_in_a_pane_that_was_scrolled_meanwhile(tmp_path
         assert "auto tmp" in pane.text_of(pane.cursor)
 
 
+async def test_a_jump_shows_what_stands_around_its_line(tmp_path: Path) -> None:
+    text = build.SOURCE + "# more\n" * 60
+    events = [*build.run_events(), *build.source_events(text), *build.compile_events("0/0"), *build.end_events()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3")
+        pane = _app(pilot).current.query_one("#pane-source", CodePane)
+        for line in range(1, pane.count + 1):
+            _app(pilot).go_to(source_place(build.FILE, line))
+            await settle(pilot)
+            top, bottom = int(pane.scroll_y), int(pane.scroll_y) + pane.page_height - 1
+            assert pane.cursor == line - 1
+            assert max(top, pane.cursor - 3) == max(0, pane.cursor - 3)
+            assert min(bottom, pane.cursor + 3) == min(pane.count - 1, pane.cursor + 3)
+
+
 async def test_search_finds_and_goes_on(program: Path) -> None:
     async with browsing(program) as pilot:
         await press(pilot, "3", "slash", *"size", "enter")
@@ -226,6 +243,16 @@ async def test_text_of_a_recording_is_shown_as_text(tmp_path: Path) -> None:
             assert not {"\x1b", "\x9b", "\u202e"} & set(screen(pilot))
 
 
+async def test_other_separators_of_lines_end_no_line_of_code(tmp_path: Path) -> None:
+    """`str.splitlines` ends lines at them: the links of a module with such a text were to lines that it has not."""
+    events = [(header, text and text.replace("relu", HOSTILE)) for header, text in build.program()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3", "j", "tab", "tab", "G")
+        for pane in pilot.app.query(CodePane):
+            if pane.document is not None:
+                assert all(0 <= line < pane.count for line in pane.links.keys)
+
+
 async def test_a_link_opens_a_source_line(program: Path) -> None:
     with Session.open(program) as session:
         app = Browser(session, place="prog.py:7")
@@ -292,6 +319,20 @@ async def test_a_screen_without_its_widgets_reads_nothing(program: Path) -> None
         app.session_replaced()  # as when the recording has grown meanwhile
         assert not view.busy
         del app._views["code"]
+
+
+@pytest.mark.parametrize("name", [one.name for one in SCREENS])
+async def test_a_screen_that_is_mounted_while_the_browser_ends_is_no_error(name: str, program: Path) -> None:
+    async with browsing(program) as pilot:
+        view = screen_named(name).create()
+        view._id = "late"
+        waiting = pilot.app.query_one("#views").mount(view)
+        pilot.app._exit = True  # Textual mounts no widgets of the screen any more
+        await waiting
+        pilot.app._exit = False
+        await settle(pilot)
+        assert not view.children
+        assert pilot.app._exception is None
 
 
 async def test_what_is_read_while_the_browser_ends_is_not_shown(program: Path) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
+import torch
 
+import dynadiag
 from dynadiag.explanation.runtime_cost import WARM, CodeRun, WarmCalls
 from dynadiag.recording.records import Span
 from tests.tui import build
@@ -84,3 +87,17 @@ async def test_a_break_in_a_library_is_told_at_the_line_of_the_program_that_lead
         assert "prog.py:8" in screen(pilot).split("detail")[0]
         await press(pilot, "enter")
         assert " 8⚠" in screen(pilot)
+
+
+def _fails(x: torch.Tensor) -> torch.Tensor:
+    return x.view(7)
+
+
+async def test_an_exception_is_listed_and_is_no_graph_break_of_the_tab(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag"), pytest.raises(Exception, match="shape"):
+        torch.compile(_fails, backend="eager")(torch.ones(3))
+    async with browsing(tmp_path / "run.dynadiag") as pilot:
+        assert "0 graph breaks" in screen(pilot)
+        await press(pilot, "4")
+        assert "4 Breaks  5 Recompiles" in screen(pilot)
+        assert pilot.app.query_one(BreaksView).table.count == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dynadiag.explanation.explanation import explain
+from dynadiag.recording.code_origin import named_frames
 from dynadiag.recording.records import Frame, Graph, Kernel
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_recompile
 from tests.tui import build
@@ -31,7 +32,8 @@ def test_the_parts_of_a_function_with_thirty_breaks_are_beside_each_other() -> N
     stack, compiles = [main], []
     for number in range(30):
         name = rest.format(number) if number else "forward"
-        compiles.append(a_compile(number, f"{number}/0", user_stack=(*stack, Frame(FILE, number + 1, name))))
+        here = named_frames((*stack, Frame(FILE, number + 1, name)))
+        compiles.append(a_compile(number, f"{number}/0", user_stack=here))
         stack.append(Frame(FILE, number + 1, name))
     explanation = explain(FakeRecording(compile_records=tuple(compiles)))
     roots = CompileTree(explanation, Nothing()).branches()
@@ -103,7 +105,9 @@ def test_the_caller_that_torch_leaves_out_is_known_from_a_break() -> None:
     met = a_break(user_stack=(Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward")))
     compiles = (
         a_compile(0, "0/0", user_stack=(Frame(FILE, 2, "forward"),)),
-        a_compile(1, "1/0", user_stack=(Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward"), rest)),
+        a_compile(
+            1, "1/0", user_stack=named_frames((Frame(FILE, 120, "<module>"), main, Frame(FILE, 3, "forward"), rest))
+        ),
         a_compile(2, "2/0", user_stack=(Frame(FILE, 50, "other"),)),
     )
     explanation = explain(FakeRecording(compile_records=compiles, break_records=(met,)))

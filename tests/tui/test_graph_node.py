@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dynadiag.kernels.graph_parser import parse_graph
+from dynadiag.kernels.graph_parser import parse_graph, split_lines
 from tests.tui.build import DYNAMO, POST_GRAD
-from tui.documents import split_lines
 from tui.graph_node import GraphNodes, NodeDetails
 
 

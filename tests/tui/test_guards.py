@@ -24,7 +24,7 @@ def test_what_can_change_comes_first() -> None:
 
 
 def test_a_guard_reads_as_the_program_does_and_bears_a_sign_where_it_failed() -> None:
-    assert _row(_guard("EQUALS_MATCH", "L['n']"), None, failed=True).cells == ("n ↻", "EQUALS_MATCH", "-", "n == 1")
+    assert _row(_guard("EQUALS_MATCH", "L['n']"), None, failed=True).cells == ("n ↻", "EQUALS_MATCH", "-", "== 1")
     assert _row(_guard("GLOBAL_STATE", ""), None, failed=False).cells[0] == "-"
 
 
@@ -36,7 +36,17 @@ def test_of_a_tensor_the_type_and_the_shape_come_first() -> None:
     guard = replace(_guard("TENSOR_MATCH", "L['x']"), expression=text)
     told = "float32, size=[2, 3], stride=[3, 1], requires_grad=False, device=None, DispatchKeySet(CPU, AutogradCPU)"
     assert condition_text(guard) == _row(guard, None, failed=False).cells[-1] == told
-    assert condition_text(replace(guard, expression="L['x'] == 1")) == "x == 1"
+    assert condition_text(replace(guard, expression="L['x'] == 1")) == "== 1"
+
+
+def test_a_condition_does_not_repeat_the_value_beside_it() -> None:
+    guard = replace(_guard("LENGTH_CHECK", "L['self'].layers"), expression="len(L['self'].layers) == 3")
+    assert condition_text(guard) == "len(…) == 3"
+    assert condition_text(replace(guard, source="L['self'].lay")) == "len(self.layers) == 3"
+    assert condition_text(replace(guard, source="L['x']", expression="check_aliasing(L['x'], L['y'])")) == (
+        "check_aliasing(x, y)"
+    )
+    assert condition_text(replace(guard, source="L['x']", expression="L['x'] is None")) == "is None"
 
 
 def test_a_value_without_a_condition_of_its_own_has_none() -> None:
@@ -121,7 +131,8 @@ async def test_the_tree_opens_at_the_guard_and_a_branch_of_none_has_no_detail(tm
         await press(pilot, "6", "j", "j", "v")
         view = pilot.app.query_one(GuardsView)
         chosen = view.details.full_text()
-        assert "value2" in view.tree_.text_of(view.tree_.cursor)
+        assert view.tree_.text_of(view.tree_.cursor).endswith("== 2")
+        assert view.tree_.scroll_y == 0  # the value that it checks stands above it
         assert "value2" in chosen
         await press(pilot, "h")
         assert view.details.full_text() == ""

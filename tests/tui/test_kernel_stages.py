@@ -10,13 +10,13 @@ import pytest
 
 from dynadiag.errors import DynadiagError
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.stages import CompiledStages
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.code_panes import read_panes, set_stages
-from tui.documents import split_lines
 from tui.kernel_stages import CompiledKernel, kernel_call_at
 from tui.session import Session
 from tui.widgets.code_pane import CodePane, is_kernel_line

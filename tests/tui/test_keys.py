@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -200,6 +201,19 @@ async def test_a_copy_for_an_editor_stays_when_the_browser_has_ended(
         await press(pilot, "3", "tab", "e")
     (copy,) = opened
     assert "z = relu(y)" in copy.read_text()
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_a_file_that_is_not_what_was_recorded_is_opened_with_a_warning(
+    edited: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tui.line_actions.edit_path", lambda _app, _path, _line: None)
+    program = tmp_path / "prog.py"
+    program.write_text("# new\n" * edited + build.SOURCE)
+    events = [json.loads(json.dumps(event).replace(build.FILE, str(program))) for event in build.program()]
+    async with browsing(build.recording(tmp_path, events)) as pilot:
+        await press(pilot, "3", "e")
+        assert ("this file is not what was recorded" in screen(pilot)) == edited
 
 
 async def _type(pilot: Pilot[int], text: str) -> int:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.timing import PARTS, PhaseShare
@@ -157,7 +159,7 @@ def test_a_changed_value_is_told_once_however_many_compiles_it_did_not_fit() -> 
 
     reasons = (*(failure("L['n']", str(was)) for was in range(5)), failure("L['x'].size()[0]", "4"))
     again = replace(a_recompile("n == 0"), reasons=reasons)
-    assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0 … → 9  and 1 more guard"
+    assert "".join(text for text, _ in overview.guard_change_fragments(again)) == "n: 0, … → 9  and 1 more guard"
 
 
 def test_a_recompile_is_told_by_what_kept_the_nearest_compile_from_being_used() -> None:
@@ -251,7 +253,7 @@ def test_a_search_is_offered_for_a_failure_of_the_program_itself(code: int, offe
 
 def test_skipped_frames_are_listed_with_their_reasons() -> None:
     skipped = tuple(SkippedFrame(FILE, number, f"f{number}", "dynamo tracing is disabled") for number in range(6))
-    texts = shown(FakeRecording(skipped_records=skipped))
+    texts = shown(FakeRecording(skipped_records=skipped, break_records=(a_break(),)))
     assert any("f0" in text and "dynamo tracing is disabled" in text for text in texts)
     assert "and 2 more" in texts
 
@@ -267,3 +269,22 @@ async def test_down_goes_from_item_to_item(tmp_path: Path) -> None:
         assert lines.target == Location("compiles", compile_id="0/0"), "past advice, title and legend"
         await press(pilot, "j", "k", "k")
         assert lines.target == Location("breaks", item=0)
+
+
+def _asks_for_a_value(x: torch.Tensor) -> torch.Tensor:
+    return x.relu() if x.sum() > 0 else x
+
+
+async def test_where_nothing_was_compiled_a_finding_leads_to_its_line_and_code_opens_there(tmp_path: Path) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return _asks_for_a_value(x)
+
+    with dynadiag.record(tmp_path / "run.dynadiag"), pytest.raises(Exception, match="data-dependent"):
+        torch.export.export(Module(), (torch.ones(3),))
+    line = f"line {_asks_for_a_value.__code__.co_firstlineno + 1:,} of "
+    for keys in (["enter"], ["3"]):
+        async with browsing(tmp_path / "run.dynadiag") as pilot:
+            await press(pilot, *keys)
+            assert line in screen(pilot)
+            assert "nothing was compiled" in screen(pilot)

@@ -7,9 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.render.readable_graph import readable_lines
 from tests.tui.conftest import browsing, press
-from tui.documents import Document, DocumentRef, readable_graph, split_lines
+from tui.documents import Document, DocumentRef, readable_graph
 from tui.line_links import LineKey, LineLinks
 from tui.views.code import CodeView
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dynadiag.kernels.graph_parser import split_lines
 from tests.tui import build
 from tests.tui.conftest import browsing, counting, press, screen
 from tui.app import Browser
-from tui.documents import split_lines
 from tui.recording_search import MAX_HITS
 from tui.session import Session
 from tui.views import kernels

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.recording.torch_text.sources import source_components
 from tests.tui.build import MODULE
 from tui.colors import LINE_COLORS, THEMES, line_color
-from tui.documents import DocumentRef, language_regions, split_lines
+from tui.documents import DocumentRef, language_regions
 from tui.highlighting import Highlighter
 from tui.line_actions import editor_command
 from tui.location import History, Location

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.render.time_slices import read_slices
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.session import Session, open_recordings
-from tui.timeline import TimelineScreen, bar, read_slices
+from tui.timeline import TimelineScreen, bar
 from tui.views.compiles import CompilesView
 
 _START = 1e15  # microseconds since the epoch
@@ -49,7 +50,7 @@ def _events() -> build.Events:
 
 def test_compiles_recompiles_phases_and_threads_are_slices(tmp_path: Path) -> None:
     with Session.open(build.recording(tmp_path, _events())) as session:
-        found = read_slices(session)
+        found = read_slices(session.recording, session.explanation())
     timed = [one for one in found if one.kind != "cache"]
     assert {one.compile_id for one in found if one.kind == "cache"} <= {"0/0", "0/1"}
     assert [(one.kind, one.compile_id, one.depth, round(one.end - one.start, 3)) for one in timed] == [

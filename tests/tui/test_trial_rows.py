@@ -36,13 +36,9 @@ def test_what_was_tried_and_what_came_of_it_are_told_in_words() -> None:
         "",
         "outcome",
         "  exit code  1",
-        "  points",
-        "    group frame, lines prog.py, 7",
-        "    group call",
-        "  facts",
-        "    torch  2.13.0",
-        "    job",
-        "      ranks  2",
+        "  points  group frame, lines prog.py, 7",
+        "  points  group call",
+        "  facts  torch 2.13.0, job ranks 2",
     ]
 
 

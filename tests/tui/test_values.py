@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from torch import fx
 
+from dynadiag.node_values.node_run import NodeRun
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
-from tui.node_values import NodeValues
+from tui.node_values import NodeValues, value_lines
 from tui.session import Session
 
 
@@ -95,3 +101,27 @@ def test_every_step_forward_has_its_step_back(valued: Path) -> None:
         after = values.step(node, 1)
         assert after is not None
         assert values.step(after, -1) == node
+
+
+def _mask(x: torch.Tensor) -> torch.Tensor:
+    return x.masked_fill(x > 0, -math.inf)
+
+
+@pytest.mark.parametrize(("function", "is_wrong"), [(_mask, False), (lambda x: x.exp(), True)])
+def test_an_infinity_that_the_program_puts_there_is_not_red(
+    function: Callable[[torch.Tensor], torch.Tensor], is_wrong: bool, tmp_path: Path
+) -> None:
+    made = NodeRun(fx.symbolic_trace(function), named=lambda _: True, wanted=frozenset(), whole=lambda *_: None)
+    made.run(torch.tensor([-1.0, 20.0], dtype=torch.float16))
+    data = {"graph": "inference", "call": 0, "seconds": 0.1, "seed": "0"}
+    payload = json.dumps({"nodes": [{"dtype": "", **node} for node in made.nodes], "stacks": [], "notes": []})
+    values = [({"dynadiag_values": data, **build.at("0/0")}, payload)]
+    events = [*build.run_events(), *build.source_events(), *build.compile_events("0/0"), *values, *build.end_events()]
+    with Session.open(build.recording(tmp_path, events)) as session:
+        shown = session.node_values()
+        assert shown is not None
+        node = shown.table.nodes[-1]
+        assert node.summary.inf == 1
+        roles = {role for line in value_lines(shown, node) for _, role in line.fragments}
+        assert (shown.margin(node, "").role == "error", "error" in roles) == (is_wrong, is_wrong)
+        assert (shown.table.first_overflow is node) == is_wrong

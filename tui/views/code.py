@@ -10,10 +10,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from dynadiag.explanation.formatting import list_some
 from dynadiag.kernels.compiled_lines import CompiledLines
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.render.fusion_text import ranked_refusals, refusal_text, refusal_texts, share_text
 from tui.code_panes import (
+    NO_COMPILE,
     PANE_TITLES,
     PANES,
     CodePaneModel,
@@ -107,9 +109,10 @@ class CodeView(PaneActions):
         if compile_id is None and kind == "source":
             compile_id = self.session.compiled_lines().nearest(file, place.line or 0)
         compile_id = compile_id or before.compile_id
-        if not compile_id:
+        if not compile_id and kind != "source":
             place = first_location(self.session.explanation())
-            compile_id = place.compile_id or ""
+            compile_id = place.compile_id
+        compile_id = compile_id or (NO_COMPILE if place.document else "")
         return read_panes(self.session, compile_id, place.document, before) if compile_id else before, place
 
     def go_to(self, place: Location) -> None:
@@ -294,7 +297,7 @@ class CodeView(PaneActions):
         gone = gone_text(board, places) if self._current_pane == "source" else ""
         text = note.text if note is not None else gone or _user_lines_text(here, places)
         ended = f", which {board.failure}" if board.failure else ""
-        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board.compile_id else []
+        shown = [f"compile {one_line(board.compile_id)}{ended}"] if board.compile_id not in ("", NO_COMPILE) else []
         shown += [self.values.status(), one_line(changes_text(board, self._current_pane))]
         shown.append(compiles_text(self._compiles_here()))
         self.show_status(" · ".join(filter(None, shown)), text)
@@ -378,7 +381,10 @@ class CodeView(PaneActions):
             to = Location(self.NAME, call.compile_id, document=f"event:{call.event}", line=call.line)
             why = _fusion_lines(module, call)
             library = [(f"  {line.text}", "dim") for line in why] if call.definition is None else []
-            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), *library, to=to))
+            origins = (self.model.origins.get(name) for name in call.dynamo_nodes if len(calls) > 1)
+            modules = list(dict.fromkeys(each.modules[-1] for each in origins if each and each.modules))
+            whose = [(f"  of {one_line(list_some(modules, 2))}", "dim")] if modules else []
+            made.append(styled_line((f"{of:<6} ", "dim"), (one_line(call.name), "key"), *whose, *library, to=to))
             made += [Line((("       ", ""), *line.fragments), line.target) for line in why if not library]
         return made
 

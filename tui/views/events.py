@@ -23,6 +23,7 @@ from tui.widgets.table import Column, LazyRows, Row, Table
 
 _PAGE_EVENTS = 100  # events read at once
 _MAX_PAGES = 10
+_MAX_SHOWN_PAYLOAD = 500  # bytes of a payload that stands in its row
 _MILLISECONDS = len("00:00:00.000")
 _MAX_PAYLOAD_LINES = 200  # lines of a payload in the detail; enter shows all of it
 _DAMAGED_ROW = Row(("?", "", "", "", "damaged"), -1, "error")
@@ -39,8 +40,8 @@ class EventsView(ListingView):
         Column("#", numeric=True),
         Column("time", max_width=12, spare=1),
         Column("compile", max_width=7),
-        Column("payload", numeric=True),
-        Column("kind and name", max_width=84),
+        Column("bytes", numeric=True),
+        Column("kind, name and header", max_width=200),
     )
 
     def __init__(self) -> None:
@@ -127,11 +128,12 @@ class EventRows(LazyRows):
 
     def __init__(self, recording: Recording, kind: str | None, number: int) -> None:
         page_of = lru_cache(_MAX_PAGES)(self._read)
-        super().__init__(number, lambda index: page_of(index // _PAGE_EVENTS)[index % _PAGE_EVENTS])
+        row_of = lru_cache(_PAGE_EVENTS)(lambda index: self._row(page_of(index // _PAGE_EVENTS)[index % _PAGE_EVENTS]))
+        super().__init__(number, row_of)
         self._recording, self._kind, self._number = recording, kind, number
 
-    def _read(self, page: int) -> list[Row]:
-        """Return the rows of a page. This runs while the screen is drawn, so damage becomes a row and no error."""
+    def _read(self, page: int) -> list[Event | None]:
+        """Return the events of a page. This runs while the screen is drawn, so damage becomes a row and no error."""
         start = page * _PAGE_EVENTS
         limit = min(_PAGE_EVENTS, self._number - start)
         events: list[Event] = []
@@ -140,16 +142,24 @@ class EventRows(LazyRows):
                 events = [self._recording.event(index) for index in range(start, start + limit)]
             else:
                 events = list(self._recording.events(self._kind, start=start, limit=limit))
-        return [*(_row(event) for event in events), *[_DAMAGED_ROW] * (limit - len(events))]
+        return [*events, *[None] * (limit - len(events))]
 
-
-def _row(event: Event) -> Row:
-    time = (event.time or "").partition(" ")[2][:_MILLISECONDS]
-    cells = (
-        str(event.index),
-        time,
-        one_line(event.compile_id),
-        f"{event.payload_size:,}" if event.payload_size else "",
-        f"{one_line(event.kind)}  {one_line(event.name or '')}".rstrip(),
-    )
-    return Row(cells, event.index)
+    def _row(self, event: Event | None) -> Row:
+        """Return the row of an event with the begin of its header, or of the payload of one that has no more in it."""
+        if event is None:
+            return _DAMAGED_ROW
+        text = ""
+        with suppress(UnreadableInput):
+            header = self._recording.metadata(event.index).get(event.kind)
+            text = json.dumps(header) if header and header != {"name": event.name} else ""
+            if not text and 0 < event.payload_size <= _MAX_SHOWN_PAYLOAD:
+                text = self._recording.payload(event.index)
+        parts = (event.kind, event.name or "", " ".join(text[:_MAX_SHOWN_PAYLOAD].split()).strip("{} "))
+        cells = (
+            str(event.index),
+            (event.time or "").partition(" ")[2][:_MILLISECONDS],
+            one_line(event.compile_id),
+            f"{event.payload_size:,}" if event.payload_size else "",
+            "  ".join(map(one_line, filter(None, parts))),
+        )
+        return Row(cells, event.index)

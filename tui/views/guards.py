@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -25,17 +26,22 @@ from tui.widgets.styled_lines import MARK_WIDTH, StyledLines
 from tui.widgets.table import Column, Row, Table
 from tui.widgets.tree import Branch, Tree
 
+_MAX_REPEATED = 8  # characters of a value that its condition repeats
 _MAX_EXPANDED = 40  # with more guards, branches start closed
 
 
 def condition_text(guard: Guard) -> str:
     """The condition of a guard on one line. Of a tensor the type and the shape come first, which calls differ in.
 
-    torch prints none for the second and later values of a check that covers several.
+    The value stands beside it and is not repeated. torch prints no condition for the second and later values of a check
+    that covers several.
     """
     check = tensor_check(guard.expression)
     if check is None:
-        return one_line(source_text(guard.expression)) if guard.expression else "-"
+        text = one_line(source_text(guard.expression))
+        value = re.escape(_value(guard))
+        text = re.sub(rf"^{value}(?= (?:[=!<>]=?|is|in|not) )", "", text).lstrip()
+        return re.sub(rf"\b{value}(?!\w)", "…", text) if len(value) > _MAX_REPEATED else text or "-"
     size, stride = (f"[{', '.join(values)}]" for values in (check.size, check.stride))
     return one_line(
         f"{check.dtype.removeprefix('torch.')}, size={size}, stride={stride}, requires_grad={check.requires_grad}, "
@@ -66,7 +72,8 @@ def _source_branch(step: str, value: _SourceNode, path: str, cwd: str | None, is
         ((step, value),) = value.children.items()
         name += step
         path = f"{path}\n{step}"
-    parts: tuple[Fragment, ...] = ((one_line(name), "strong"), (f"  {count(value.guard_count(), 'guard')}", "dim"))
+    named = source_text(name) or name
+    parts: tuple[Fragment, ...] = ((one_line(named), "strong"), (f"  {count(value.guard_count(), 'guard')}", "dim"))
     return Branch(
         f"value{path}", parts, None, lambda: _child_branches(value, path, cwd, is_open=is_open), expanded=is_open
     )
@@ -90,7 +97,7 @@ class GuardsView(ListingView):
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40, is_path=True),
-        Column("kind", max_width=31, spare=1),
+        Column("kind", max_width=17, spare=1),
         Column("where", max_width=32, is_path=True),
         Column("condition", max_width=200, min_last_width=36),
     )

@@ -9,10 +9,11 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from dynadiag.explanation.formatting import count, list_some
+from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.recording.records import Kernel
 from dynadiag.render.call_costs import MAX_AUTOMATIC, KernelCost, KernelCosts, read_kernel_costs
 from dynadiag.render.wrap import wrap
-from tui.documents import kernel_regions, split_lines
+from tui.documents import kernel_regions
 from tui.highlighting import Highlighter
 from tui.key_bindings import footer_key
 from tui.location import Location

@@ -81,7 +81,7 @@ class PaneActions(PanedView):
         if name == "stage" and self._stage_message:
             return self._stage_message
         if not board.in_recording:
-            return UNKNOWN_COMPILE
+            return self.nothing(UNKNOWN_COMPILE)
         failed = board.failure and name in MADE_BY_COMPILING
         return f"compile {one_line(board.compile_id)} {board.failure}" if failed else EMPTY_PANE[name]
 

@@ -9,13 +9,14 @@ from dynadiag.recording.records import Recompile
 from dynadiag.render.findings import finding_text
 from dynadiag.render.paths import source_location
 from tui.location import Location, source_place
-from tui.overview import guard_change_fragments
+from tui.overview import guard_change_fragments, guard_changes
 from tui.styled_report import RolePrinter, styled_report_lines
-from tui.styled_text import Line, one_line
+from tui.styled_text import Line, line, one_line
 from tui.views.listing import ListingView
 from tui.widgets.table import Column, Row
 
 _HEAD_LINES = 2  # the lines at the top of a diagnostic that name its subject
+_MAX_CHANGES = 8  # of one recompile of several that are told together
 _HELP_LABEL = "help: "
 
 
@@ -38,12 +39,18 @@ class RecompilesView(ListingView):
 
     def detail(self, key: int | str) -> Sequence[Line]:
         explanation = self.session.explanation()
-        told = (item for item in explanation.findings if item.rule.is_recompile)
-        found = next((item for item in told if key in item.records), None)
+        findings = (item for item in explanation.findings if item.rule.is_recompile)
+        found = next((item for item in findings if key in item.records), None)
         if found is None:
             return []
         printer = RolePrinter(self.detail_columns, all_=True)
-        return _advice_first(styled_report_lines(finding_text(found, explanation, printer)))
+        told = _advice_first(styled_report_lines(finding_text(found, explanation, printer)))
+        own = next(one for one in explanation.recompiles if one.index == key)
+        if own.compile_id == found.label:
+            return told
+        # The finding is of several, and begins with another one.
+        changes = [line("    ", *change) for change in guard_changes(own.reasons)[:_MAX_CHANGES]]
+        return [line((one_line(own.compile_id), "recompile"), " is one of these:"), *changes, Line(), *told]
 
     def target_of(self, key: int | str) -> Location | None:
         item = next((one for one in self.session.explanation().recompiles if one.index == key), None)

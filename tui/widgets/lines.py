@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _SCROLL_COLUMNS = 8  # columns for one scroll step sideways
 _MAX_QUICK_LINES = 20_000  # lines that a search counts its matches in
+_LINES_AROUND = 3  # lines that a jump shows above and below the line that it goes to
 _MIN_TEXT_COLUMNS = 30  # a line that would have fewer columns has no right margin
 
 
@@ -183,7 +184,7 @@ class Lines(ScrollView, can_focus=True):
             last_top = max(0, self.count - self.page_height)
             if self.scroll_y > last_top:  # a larger pane has room for what a smaller one had scrolled away
                 self.scroll_to(y=last_top, animate=False, immediate=True, force=True)
-            self.reveal(self.kept_line)
+            self.reveal(self.kept_line, around=_LINES_AROUND)
 
     @property
     def kept_line(self) -> int:
@@ -260,12 +261,19 @@ class Lines(ScrollView, can_focus=True):
         if top <= index < top + self.page_height:
             self.refresh(Region(0, index - top + self.HEADER_ROWS, self.size.width, 1))
 
-    def reveal(self, index: int, *, middle: bool = False) -> None:
-        """Scroll a line onto the screen; if `middle`, to its middle."""
-        top, height = int(self.scroll_y), self.page_height
-        if top <= index < top + height:
+    def reveal(self, index: int, *, middle: bool = False, around: int = 0) -> None:
+        """Scroll a line onto the screen; if `middle`, to its middle, as one with fewer than `around` lines beside it.
+
+        A pane that is hidden has no size yet: it is scrolled when it gets one.
+        """
+        if not self.scrollable_content_region.height:
             return
-        near = not middle and (index in (top - 1, top + height))
+        top, height = int(self.scroll_y), self.page_height
+        around = min(around, (height - 1) // 3)
+        above, below = min(around, index), min(around, self.count - 1 - index)
+        if top + above <= index < top + height - below:
+            return
+        near = not middle and not around and (index in (top - 1, top + height))
         wanted = (index if index < top else index - height + 1) if near else index - height // 2
         self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
@@ -273,9 +281,9 @@ class Lines(ScrollView, can_focus=True):
         """Put the cursor on a line."""
         index = self.validate_cursor(index)
         if index == self.cursor:
-            self.reveal(index, middle=True)
             self.post_message(self.Moved(self, index))
         self.cursor = index
+        self.reveal(index, middle=True, around=_LINES_AROUND)
 
     def action_move(self, by: int) -> None:
         """Move the cursor by a number of lines."""

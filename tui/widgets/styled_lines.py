@@ -133,8 +133,7 @@ class StyledLines(Lines):
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
         if number is not None:
             self.set_reactive(Lines.cursor, min(self._first_of(number), max(0, self.count - 1)))
-            if self.size.height:
-                self.reveal(self.cursor)
+            self.reveal(self.cursor)
         if not keep:
             self.scroll_to(0, 0, animate=False, immediate=True, force=True)
             self.set_reactive(Lines.cursor, 0)

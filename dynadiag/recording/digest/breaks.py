@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.recording.code_origin import is_polyfill, is_user_file, original_name, user_frames
+from dynadiag.recording.code_origin import is_polyfill, is_user_file, named_frames, original_name, user_frames
 from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import EXPORT, Break, Event, Frame, Span
@@ -136,8 +136,8 @@ def _inner_frame(stack: tuple[Frame, ...], span: Span) -> Frame | None:
 
 def parse_frames(given: Any) -> tuple[Frame, ...]:
     """Parse the user's frames of one of our events."""
-    return tuple(
-        Frame(str(item.get("file")), int_or_none(item.get("line")), original_name(str(item.get("function"))))
+    return named_frames(
+        Frame(str(item.get("file")), int_or_none(item.get("line")), str(item.get("function")))
         for item in list_or_empty(given)
         if isinstance(item, dict)
     )

@@ -107,7 +107,9 @@ class CompileCollector:
         stack = self._context.parse_stack(data.get("stack") if isinstance(data, dict) else None)
         frame = self._context.take("frame", event.compile_id)
         if stack and isinstance(frame, dict) and (callers := parse_frames(frame.get("callers"))):
-            stack = (*callers, stack[-1])
+            is_part = is_resume_function(str(frame.get("function")))  # the part before it called it
+            same = (callers[-1].file, callers[-1].function) == (stack[-1].file, stack[-1].function)
+            stack = (*(callers[:-1] if is_part and same else callers), stack[-1])
         entry.user_stack = user_frames(stack)
         self._set_function(entry, frame, stack)
         self._context.stacks[event.compile_id] = entry.user_stack

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dynadiag.recording.code_origin import original_name
+from dynadiag.recording.code_origin import named_frames
 from dynadiag.recording.json_values import int_or_none, list_or_empty
 from dynadiag.recording.records import Event, Frame, Record, SourceFile, Trial
 
@@ -103,8 +103,8 @@ class DigestContext:
             if isinstance(frame, dict):
                 file = frame.get("filename")
                 file = self._strings.get(file, "?") if isinstance(file, int) else str(file)
-                found.append(Frame(file, int_or_none(frame.get("line")), original_name(str(frame.get("name", "?")))))
-        return tuple(found)
+                found.append(Frame(file, int_or_none(frame.get("line")), str(frame.get("name", "?"))))
+        return named_frames(found)
 
     def full_name(self, short: str) -> str | None:
         """Return the one known file that ends in ``short``: torch shortens file names in guards."""

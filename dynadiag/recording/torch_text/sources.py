@@ -52,6 +52,7 @@ _OF_CLASS = re.compile(
 )
 _ITEM_OF_MODULE = re.compile(r"\._modules\['(?P<index>\d+)'\]")  # of a list of modules
 _PART_OF_MODULE = re.compile(r"\._(?:modules|parameters|buffers)\['(?P<name>\w+)'\]")
+_ATTRIBUTE_BY_KEY = re.compile(r"\.__dict__\['(?P<name>\w+)'\]")  # of an object that the program changes
 _ENVIRONMENT = re.compile(r"environ\._data\[b('\w+')\]")
 _ON_STACK = re.compile(r"___stack\d+")  # what a function split by a break had computed, handed to the rest of it
 _INPUT = re.compile(r"\b[lg]_\w+", re.IGNORECASE)  # of a graph: torch makes it of the source
@@ -93,6 +94,8 @@ def source_text(source: str | None) -> str:
     ('torch.nn', 'print')
     >>> source_text("L['self']._modules['layers']._modules['0']._parameters['bias']")
     'self.layers[0].bias'
+    >>> source_text("L['self'].__dict__['_modules']['fc']._parameters['bias']")
+    'self.fc.bias'
     >>> source_text("L['fn'].__closure__['shift'].scale")
     'shift.scale'
     """
@@ -106,7 +109,7 @@ def source_text(source: str | None) -> str:
     text = _ON_STACK.sub("<value from before the break>", text)
     text = _READ_AS_TENSOR.sub(r"\g<of>", text.removesuffix(".__code__"))
     text = _KEYS.sub(r"list(\g<of>)", _OF_CLASS.sub(_class_attribute, text))
-    text = _ITEM_OF_MODULE.sub(r"[\g<index>]", text)
+    text = _ITEM_OF_MODULE.sub(r"[\g<index>]", _ATTRIBUTE_BY_KEY.sub(r".\g<name>", text))
     return _PART_OF_MODULE.sub(r".\g<name>", text).removesuffix("._modules")
 
 

@@ -20,6 +20,7 @@ from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import GuardFailure, Recompile, Span, Trial
 from dynadiag.recording.torch_text.sources import source_text
+from dynadiag.render.findings import owner_fact
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
 from dynadiag.render.page.values import ValuesCallView, value_views
 from dynadiag.render.paths import relative_path, short_stack
@@ -319,8 +320,10 @@ def finding_view(
 ) -> FindingView:
     """Return the view of a finding. ``because`` is the anchor of the finding that it follows from, or empty."""
     cwd, is_open = explanation.run.cwd, not redaction.active
-    file = redaction.file(relative_path(item.span.file, cwd))
-    facts = tuple(_fact(each, explanation) for each in item.evidence) if is_open else ()
+    span = item.own_span
+    file = redaction.file(relative_path(span.file, cwd))
+    told = filter(None, (owner_fact(item), *item.evidence))
+    facts = tuple(_fact(each, explanation) for each in told) if is_open else ()
     cause = item.cause or ""
     is_repeated = cause == item.title or any(each.text.startswith(cause) for each in facts)
     return FindingView(
@@ -330,13 +333,13 @@ def finding_view(
         label=item.label or "",
         severity=item.severity,
         title=item.title if is_open else "",
-        place=file if item.span.line is None else f"{file}:{item.span.line}",
+        place=file if span.line is None else f"{file}:{span.line}",
         file=file,
-        line=item.span.line,
+        line=span.line,
         function="" if any(each.label == "in" for each in facts) else redaction.function(item.function),
         cause=cause if is_open and not is_repeated else "",
         because=because,
-        code=_snippet(explanation.sources, item.span) if is_open else (),
+        code=_snippet(explanation.sources, span) if is_open else (),
         facts=facts,
         called=tuple(short_stack(item.called, cwd)) if is_open else (),
         advice=tuple((each.text, each.checked) for each in item.advice) if is_open else (),
