@@ -29,6 +29,7 @@ from dynadiag.explanation.blocks import (
     unsplittable_block,
     writes_through,
 )
+from dynadiag.explanation.branches import called_name, kept_side, may_resize, tensor_condition
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
@@ -36,8 +37,6 @@ from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     branch_decision,
-    called_name,
-    may_resize,
     taken_number,
     takes_from_arguments,
     uses_of_number,
@@ -210,6 +209,16 @@ class BreakCase:
     def may_resize(self) -> bool:
         """Whether the sides of the branch that it is at may have two sizes."""
         return may_resize(self.source, self.item.span)
+
+    @property
+    def tensor_condition(self) -> str:
+        """The condition that it is at, as one expression of tensors; ``condition`` where that is not known."""
+        return tensor_condition(self.source, self.item.span) or "condition"
+
+    @property
+    def kept(self) -> str:
+        """What a side of the branch that it is at has without computing it."""
+        return kept_side(self.source, self.item.span)
 
     @property
     def only_raises(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.blocks import call_at
+from dynadiag.explanation.branches import required_at
 from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
@@ -17,7 +18,6 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
-from dynadiag.explanation.unknown_values import required_at
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 

@@ -6,18 +6,22 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dynadiag.explanation.branches import (
+    called_name,
+    condition_at,
+    kept_side,
+    may_resize,
+    required_at,
+    tensor_condition,
+)
 from dynadiag.explanation.failures import telling_line
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.run_records import Export, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     asked_decision,
-    called_name,
-    condition_at,
     ends_loop,
-    may_resize,
     number_names,
-    required_at,
     undecided,
 )
 from dynadiag.recording.records import Span, Symbol
@@ -65,6 +69,16 @@ class ExportCase:
             return None
         is_made_here = self.span.line in self._unbacked_lines
         return condition_at(self._source, self.span) if is_made_here else None
+
+    @property
+    def as_tensor(self) -> str:
+        """The condition at the line, as one expression of tensors; ``condition`` where that is not known."""
+        return tensor_condition(self._source, self.span) or "condition"
+
+    @property
+    def kept(self) -> str:
+        """What a side of the branch at the line has without computing it."""
+        return kept_side(self._source, self.span)
 
     @cached_property
     def tensor_required(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dynadiag.explanation.export_case import LOADERS, RETURNED, WRITERS, ExportCase
-from dynadiag.explanation.remedy import Remedy, Trial
+from dynadiag.explanation.remedy import Remedy, Trial, copied
 
 __all__ = ["EXPORTS"]
 
@@ -25,7 +25,7 @@ def _chooses(case: ExportCase) -> bool:
 
 
 def _condition(case: ExportCase) -> str:
-    return case.tensor_condition or ""
+    return case.as_tensor
 
 
 def _held(case: ExportCase) -> str:
@@ -132,8 +132,8 @@ EXPORTS = (
     ),
     Remedy(
         "export.tensor.cond",
-        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
-        _when(_chooses, condition=_condition),
+        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
+        _when(_chooses, condition=_condition, copy=lambda case: copied(case.kept)),
         trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
     ),
     Remedy(

@@ -809,6 +809,39 @@ def chooses(v: torch.Tensor) -> torch.Tensor:
     return torch.where(v.sum() > 0, v + 1, v - 1)
 
 
+def branches_on_two_values(v: torch.Tensor) -> torch.Tensor:
+    if v.sum() > 0 and not (v > 9).any():
+        return v + 1
+    return v - 1
+
+
+def chooses_by_two_values(v: torch.Tensor) -> torch.Tensor:
+    return torch.where((v.sum() > 0) & (torch.logical_not((v > 9).any())), v + 1, v - 1)
+
+
+def branches_or_keeps(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if half.max() > 0.1:
+        half = half.exp()
+    return half
+
+
+def takes_one_side_or_copies(v: torch.Tensor) -> Any:
+    half = v / 2
+    return torch.cond(half.max() > 0.1, lambda a: a.exp(), lambda a: a.clone(), (half,))
+
+
+def halves_or_keeps(v: torch.Tensor) -> torch.Tensor:
+    largest = v.max().item()
+    if largest > 0.1:
+        return v / 2
+    return v[:]
+
+
+def halves_or_copies_in_the_graph(v: torch.Tensor) -> Any:
+    return torch.cond(v.max() > 0.1, lambda a: a / 2, lambda a: a[:].clone(), (v,))
+
+
 def takes_one_side(v: torch.Tensor) -> Any:
     return torch.cond(v.sum() > 0, lambda a: a + 1, lambda a: a - 1, (v,))
 
@@ -2842,6 +2875,9 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "asserts_values": (calls(asserts_values, (x,)), calls(asserts_sizes, (x,))),
     "asserts_in_the_graph": (calls(asserts_values, (x,)), calls(asserts_in_the_graph, (x,))),
     "branches_on_values": (calls(branches_on_values, (x,)), calls(chooses, (x,))),
+    "branches_on_two_values": (calls(branches_on_two_values, (x,)), calls(chooses_by_two_values, (x,))),
+    "branches_or_keeps": (calls(branches_or_keeps, (x,)), calls(takes_one_side_or_copies, (x,))),
+    "halves_or_keeps": (calls(halves_or_keeps, (x,)), calls(halves_or_copies_in_the_graph, (x,))),
     "branches_to_one_side": (calls(branches_on_values, (x,)), calls(takes_one_side, (x,))),
     "logs_an_item": (
         calls(logs_an_item, (x,)),
