@@ -14,7 +14,7 @@ from dynadiag.explanation.branches import (
     required_at,
     tensor_condition,
 )
-from dynadiag.explanation.failures import telling_line
+from dynadiag.explanation.failures import operation_of, telling_line
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.run_records import Export, RunRecords
 from dynadiag.explanation.unknown_values import (
@@ -119,6 +119,23 @@ class ExportCase:
     def constant(self) -> ViolatedConstraint | None:
         """The first size that became a constant."""
         return next((each for each in self.constraints if each.kind == "constant"), None)
+
+    @cached_property
+    def excludes_one(self) -> bool:
+        """Whether torch's suggestion has the size 1, of which it makes a constant all the same."""
+        return any("min=1," in each or "min=1)" in each for each in self.fixes.values())
+
+    @cached_property
+    def decided_branch(self) -> str | None:
+        """The condition on sizes that the example decided, where the export therefore holds for a part of them only."""
+        if not (self.guards and self.constraints) or required_at(self._source, self.span) is not None:
+            return None
+        return condition_at(self._source, self.span)
+
+    @property
+    def operation(self) -> str | None:
+        """The operator that made the size constant, with the sizes and numbers that it was given."""
+        return operation_of(self._specialized, self.symbols)
 
     @cached_property
     def is_of_example(self) -> bool:
@@ -235,11 +252,18 @@ class ExportCase:
             return f"`{self.constant.size}` is dynamic, but the example has {size} there, which torch makes a constant"
         if self.constraints:
             first = self.constraints[0]
-            return replace(first, held=self.fixes.get(first.size, first.held)).said
+            said = replace(first, held=self.fixes.get(first.size, first.held)).said
+            example = next((each for each in self.symbols if each.event == "created" and each.value), None)
+            if self.decided_branch is None or example is None:
+                return said
+            at = f"`{source_text(example.source)}` is {example.value} in the example, which decides"
+            return f"{said}: {at} `{self.decided_branch}`"
         if self.export.condition is not None:
             return f"{needed} cannot be decided while tracing: the values of a tensor decide it"
         if self.operator:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
+        if self.export.wrong_shape is not None:
+            return self.export.wrong_shape
         if self.facts.kind is not None:
             return _GIVEN[self.facts.kind].format(name=self.facts.name)
         if self.export.contents in _CONTENTS:

@@ -42,6 +42,11 @@ def _fixes(case: ExportCase) -> str:
     return " and ".join(f"`{name} = {value}`" for name, value in ordered)
 
 
+def _least(case: ExportCase) -> str:
+    """What is to be known of a range that begins at 1."""
+    return " It begins at 2 all the same, and not at 1: torch exports no size of 1." if case.excludes_one else ""
+
+
 def _other_size(case: ExportCase) -> str:
     return next((value for name, value in case.fixes.items() if value.isidentifier()), "")
 
@@ -88,6 +93,13 @@ EXPORTS = (
         _when(_of_kind("input class", "shape of class")),
         ends=False,
         trials=(Trial("exports_a_class_with_a_shape"),),
+    ),
+    Remedy(
+        "export.shapes",
+        "`dynamic_shapes` is nested as the inputs are: write `{shapes}`, and in the place of None what else varies "
+        "(`{{0: Dim.DYNAMIC}}`).",
+        _when(lambda case: case.export.shapes is not None, shapes=lambda case: case.export.shapes or ""),
+        trials=(Trial("exports_with_a_key_missing"), Trial("exports_with_a_dimension_too_many")),
     ),
     Remedy(
         "export.load.operator",
@@ -216,9 +228,20 @@ EXPORTS = (
     ),
     Remedy(
         "export.range",
-        "Write what the code holds for: {fixes}.",
-        _when(_is_range, fixes=_fixes),
-        trials=(Trial("exports_a_strided_sum"), Trial("exports_windows")),
+        "Write what the code holds for: {fixes}.{least}",
+        _when(_is_range, fixes=_fixes, least=_least),
+        trials=(Trial("exports_a_strided_sum"), Trial("exports_windows"), Trial("exports_a_difference")),
+    ),
+    Remedy(
+        "export.both_sides",
+        "The export keeps the side that the example took. For both: `torch.cond({condition}, true_fn, false_fn, "
+        "operands)`.{copy}",
+        _when(
+            lambda case: case.decided_branch is not None and not case.may_resize,
+            condition=lambda case: case.decided_branch or "",
+            copy=lambda case: copied(case.kept),
+        ),
+        trials=(Trial("exports_both_sides"),),
     ),
     Remedy(
         "export.automatic",

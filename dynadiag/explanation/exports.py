@@ -82,7 +82,8 @@ def _assumptions(recording: ExplainedRecording, drafts: Mapping[int, Export]) ->
 
 
 def _export(id_: str, data: Mapping[str, Any]) -> Export:
-    strict = data.get("strict")
+    strict, shapes = data.get("strict"), data.get("shapes")
+    shapes = shapes if isinstance(shapes, dict) else {}
     return Export(
         id=id_,
         api=str(data.get("api")),
@@ -97,6 +98,8 @@ def _export(id_: str, data: Mapping[str, Any]) -> Export:
         condition=text_or_none(data.get("condition")),
         symbols=tuple(map(str, list_or_empty(data.get("symbols")))),
         contents=text_or_none(data.get("contents")),
+        shapes=text_or_none(shapes.get("right")),
+        wrong_shape=text_or_none(shapes.get("wrong")),
     )
 
 
@@ -177,6 +180,8 @@ def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
     for guard in guards[:_MOST_LINES]:
         frame = guard.user_stack[-1]
         yield Fact("made so by", f"`{case.written(guard)}`", Span(frame.file, frame.line))
+    if case.constraints and case.operation:
+        yield Fact("operation", f"`{case.operation}`")
     if len(guards) > _MOST_LINES:
         yield Fact("and", f"{count(len(guards) - _MOST_LINES, 'more line')} with guards on it")
 

@@ -17,6 +17,7 @@ __all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "copied", "s
 _ASIDES = (
     "apart",
     "copy",
+    "least",
     "cycles",
     "like",
     "limit",

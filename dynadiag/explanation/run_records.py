@@ -76,6 +76,8 @@ class Export:
     where it met what ends other exports: the value that ``condition`` has for the example ("True"), or "" where
     ``operator`` has no fake kernel, or ``message`` says that sizes violate a constraint. ``contents`` is what wrote the
     file that could not be loaded ("torch.save"), or "nothing", "no archive", "another archive".
+    ``shapes`` is the text of ``dynamic_shapes`` that fits the inputs, where what the program gave does not, and
+    ``wrong_shape`` a dimension in it that an input has not.
     """
 
     id: str
@@ -93,6 +95,8 @@ class Export:
     operator: str | None = None
     assumed: str | None = None
     contents: str | None = None
+    shapes: str | None = None
+    wrong_shape: str | None = None
 
     @property
     def call(self) -> str:
