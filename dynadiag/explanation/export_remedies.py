@@ -75,7 +75,7 @@ EXPORTS = (
         "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
         _when(_of_kind(*RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
         trials=(
-            Trial("exports_a_dataclass"),
+            Trial("exports_a_dataclass", ("2.13", "2.14", "2.15")),
             Trial("exports_a_class_that_is_returned"),
             Trial("exports_a_class_that_is_given"),
             Trial("exports_a_class_with_a_shape"),
@@ -191,7 +191,7 @@ EXPORTS = (
             first=lambda case: case.facts.checks[1],
             second=lambda case: case.facts.checks[0],
         ),
-        trials=(Trial("exports_attention_over_what_is_kept"),),
+        trials=(Trial("exports_attention_over_what_is_kept", ("2.11", "2.13", "2.14")),),
     ),
     Remedy(
         "export.example",
@@ -264,6 +264,6 @@ EXPORTS = (
         "export.fake.own",
         "Call it in an operator of your own, with a fake kernel: `torch.library.custom_op` and `register_fake`.",
         _when(lambda case: (case.operator or "").startswith("aten::")),
-        trials=(Trial("exports_a_sparse_product"),),
+        trials=(Trial("exports_a_sparse_product", ("2.13", "2.14", "2.15")),),
     ),
 )

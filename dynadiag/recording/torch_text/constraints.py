@@ -30,14 +30,15 @@ _RELATED = re.compile(
 )
 _HINTED = re.compile(
     r"but (?:export 0/1 specialized due to hint of|tracing inferred a static shape of) (?P<guard>\d+) for dimension "
-    r"inputs\['(?P<size>\w+)'\](?P<dimension>\S*?)\.(?:\n|$)"
+    r"(?P<size>inputs\[(?:'\w+'|\d+)\]\S*?)\.(?:\n|$)"  # a number from 2.14 on
 )
 _CONFLICT = re.compile(
     r"user-specified min/max range of (?P<range>\[[^]]*\]), conflicting with the inferred min/max range of "
-    r"(?P<guard>\[[^]]*\]), for inputs\['(?P<size>\w+)'\](?P<dimension>\S*?)\.(?:\n|$)"
+    r"(?P<guard>\[[^]]*\]), for (?P<size>inputs\[(?:'\w+'|\d+)\]\S*?)\.(?:\n|$)"
 )
 _FIXES = re.compile(r"^Suggested fixes:\n(?P<fixes>(?:  \S[^\n]*\n?)+)", re.MULTILINE)
 _FIX = re.compile(r"^  (?P<name>\w+) = (?P<value>[^\n]+)$", re.MULTILINE)
+_INPUT = re.compile(r"^inputs\['(\w+)'\]")
 _NO_BOUND = re.compile(r" and \S+ <= IntInfinity\(\)")
 _SIZE = re.compile(r"[\w.\[\]'\"]+\.size\(\)\[\d+\]")
 _MOST = re.compile(r"<= (\d+)$")
@@ -104,7 +105,7 @@ def read_constraints(text: str) -> tuple[ViolatedConstraint, ...]:
 
 def _parts(found: re.Match[str]) -> tuple[str, str, str]:
     named = found.groupdict()
-    size = found["size"] + (named.get("dimension") or "")
+    size = _INPUT.sub(r"\1", found["size"])
     return size, _NO_BOUND.sub("", found["guard"]), named.get("range") or ""
 
 
