@@ -13,6 +13,8 @@ from dynadiag.explanation.identity import enclosing_function
 from dynadiag.recording.records import Span
 
 __all__ = [
+    "KEPT",
+    "SHOWN",
     "SIZED",
     "Tested",
     "called_name",
@@ -22,8 +24,10 @@ __all__ = [
     "kept_by",
     "kept_side",
     "may_resize",
+    "only_shows",
     "raises",
     "required_at",
+    "shows",
     "tensor_condition",
     "tests_of",
     "text_of",
@@ -35,6 +39,8 @@ SIZED = frozenset(
     {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "range", "view", "reshape"}
     | {"expand", "repeat", "narrow", "split", "tile", "topk", "new_zeros", "new_ones", "new_empty", "new_full", "roll"}
 )
+SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
+KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
 _RESIZES = SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
 _TRUTHS = frozenset({"any", "all", "isnan", "isinf", "isfinite", "isclose", "logical_and", "logical_or", "logical_not"})
 # Methods and functions whose result may be their operand, or share its memory.
@@ -125,6 +131,22 @@ def compared(source: str, test: ast.expr) -> tuple[str, str]:
 def raises(body: Sequence[ast.stmt]) -> bool:
     """Whether a side of a branch ends in an exception."""
     return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def shows(statement: ast.stmt) -> bool:
+    """Whether a statement shows or keeps something."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return called_name(call) in SHOWN | KEPT
+    return False
+
+
+def only_shows(source: str | None, span: Span) -> bool:
+    """Whether the sides of the branch at a line do nothing but show or keep something."""
+    branches = [node for node in _tests_at(source, span) if isinstance(node, ast.If)]
+    return bool(branches) and all(shows(each) for node in branches for each in (*node.body, *node.orelse))
 
 
 def required_at(source: str | None, span: Span) -> str | None:

@@ -120,7 +120,7 @@ def _exported(run: RunRecords) -> str:
     """What was exported, where nothing was compiled and no export failed."""
     named = list(dict.fromkeys(each.function for each in run.exports if each.file))
     assumed = sum(each.assumed is not None for each in run.exports)
-    made = f"{list_some(named) or 'A program'} was exported; nothing was compiled."
+    made = f"{list_some(named) or 'A program'} was exported; `torch.compile` compiled nothing."
     if not assumed:
         return made
     return (

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import decides_a_loop
 from dynadiag.explanation.branches import (
+    KEPT,
+    SHOWN,
     SIZED,
     Tested,
     called_name,
     compared,
     kept_by,
     raises,
+    shows,
     tests_of,
     text_of,
 )
@@ -40,8 +43,6 @@ __all__ = [
 
 _TAKES = frozenset({"item", "tolist", "int", "float", "bool"})  # calls that take numbers out of a tensor
 _KNOWN = frozenset({"numel", "dim", "size", "len", "isinstance", "hasattr", "type", "ndimension", "is_floating_point"})
-_SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
-_KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
 _ORDERS = frozenset(  # what compares numbers in Python
     {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
     | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
@@ -256,7 +257,7 @@ def _use(
                     return "key", set()
                 if name not in _SAME:
                     kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
-                    return _use_in_call(str(name)), kept if name in _KEPT else set()
+                    return _use_in_call(str(name)), kept if name in KEPT else set()
             case ast.BinOp(left=left, right=right) if not _is_number(right if left is at else left, numbers):
                 return "arithmetic", set()
             case ast.Subscript() if parent.slice is at:
@@ -299,7 +300,7 @@ def _use_in_call(name: str) -> str:
         return "size"
     if name in _ORDERS:
         return "order"
-    return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
+    return "log" if name in SHOWN else "store" if name in KEPT else "other"
 
 
 def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None:
@@ -358,7 +359,7 @@ def _decision(source: str, function: ast.AST, node: Tested, origin: int) -> Numb
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
         is_size="size" in uses_of_number(source, Span(None, origin)),
-        only_shows=isinstance(node, ast.If) and all(map(_shows, [*node.body, *node.orelse])),
+        only_shows=isinstance(node, ast.If) and all(map(shows, [*node.body, *node.orelse])),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
         kept=kept_by(source, function, node),
     )
@@ -371,16 +372,6 @@ def _skips(node: Tested) -> bool:
             return True
         case ast.If(test=ast.UnaryOp(op=ast.Not()), body=[ast.Continue()]):
             return True
-    return False
-
-
-def _shows(statement: ast.stmt) -> bool:
-    """Whether a statement shows or keeps something."""
-    match statement:
-        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call() as call):
-            return called_name(call) in _SHOWN | _KEPT
     return False
 
 
@@ -443,7 +434,7 @@ def _bindings(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.
                 targets = [target]
             case ast.NamedExpr(target=target, value=value):
                 targets = [target]
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in _KEPT:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in KEPT:
                 targets = [kept]
             case _:
                 continue

@@ -589,6 +589,33 @@ def takes_the_last(v: torch.Tensor) -> Any:
     return RECURRENT(v.view(1, -1, 1))[0][:, -1] * 2
 
 
+def takes_the_last_packed(v: torch.Tensor) -> Any:
+    padded, lengths = v.view(2, 2, 1), torch.tensor([2, 1])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(padded, lengths, batch_first=True)
+    _, (last, _) = RECURRENT(packed)
+    return last[-1] * 2
+
+
+def takes_the_last_padded(v: torch.Tensor) -> Any:
+    padded, lengths = v.view(2, 2, 1), torch.tensor([2, 1])
+    out, _ = RECURRENT(padded)
+    return out[torch.arange(len(lengths)), lengths - 1] * 2
+
+
+def warns_of_values(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if torch.isnan(half).any():
+        logging.getLogger("values").warning("nan")
+    return half + 1
+
+
+def warns_afterwards(compile_: Compile) -> Any:
+    result, found = compile_(lambda v: (v / 2 + 1, torch.isnan(v / 2).any()))(x)
+    if found:
+        logging.getLogger("values").warning("nan")
+    return [result]
+
+
 def allows_rnn() -> None:
     config.allow_rnn = True
 
@@ -2842,6 +2869,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
+    "has_a_packed_rnn": (
+        calls(takes_the_last_packed, (x,)),
+        configured(calls(takes_the_last_padded, (x,)), allows_rnn),
+    ),
+    "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "finds": (
         calls(finds, (x,)),

@@ -37,6 +37,7 @@ OPTIONS = dict.fromkeys(
         "capture_dynamic_output_shape_ops",
         "allow_unspec_int_on_nn_module",
         "trace_autograd_ops",
+        "allow_rnn",
     ),
     False,
 )
