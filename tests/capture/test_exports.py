@@ -408,6 +408,25 @@ def test_a_branch_that_the_example_decided_is_told(tmp_path: Path) -> None:
     assert "`x.clone()`" in finding.advice[1].text
 
 
+def test_an_export_that_the_recording_ends_in_is_told(tmp_path: Path) -> None:
+    class Interrupted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "run.dynadiag"
+    with dynadiag.record(file):
+        export(Inner(), (torch.ones(3),))
+        with contextlib.suppress(KeyboardInterrupt):
+            export(Interrupted(), (torch.ones(3),))
+    with dynadiag.open(file) as recording:
+        found, told = read_exports(recording), explain(recording).headline.sentence
+    assert [(each.function.rpartition(".")[2], each.is_open) for each in found] == [
+        ("forward", False),
+        ("forward", True),
+    ]
+    assert told.endswith("Interrupted.forward was still being exported at the end of the recording.")
+
+
 def test_the_function_that_is_replaced_comes_back(tmp_path: Path) -> None:
     from torch import _utils_internal
     from torch.export import _trace
