@@ -28,7 +28,7 @@ from dynadiag.recording.records import Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
 from dynadiag.recording.torch_text.exports import ExportFacts, read_export_failure
-from dynadiag.recording.torch_text.expressions import as_written, symbols_in
+from dynadiag.recording.torch_text.expressions import as_written, joins_sizes, symbols_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
 
@@ -125,6 +125,11 @@ class ExportCase:
         """Whether torch's suggestion has the size 1, of which it makes a constant all the same."""
         return any("min=1," in each or "min=1)" in each for each in self.fixes.values())
 
+    @property
+    def unstated(self) -> Symbol | None:
+        """The guard by which several sizes make one number, which no range can say."""
+        return next((each for each in self._all_guards if joins_sizes(each.expression)), None)
+
     @cached_property
     def decided_branch(self) -> str | None:
         """The condition on sizes that the example decided, where the export therefore holds for a part of them only."""
@@ -151,6 +156,13 @@ class ExportCase:
     @cached_property
     def guards(self) -> tuple[Symbol, ...]:
         """The guards in the program's lines because of which a size is not free, the first at each line."""
+        lines: dict[Span, Symbol] = {}
+        for each in self._all_guards:
+            lines.setdefault(Span(each.user_stack[-1].file, each.user_stack[-1].line), each)
+        return tuple(lines.values())
+
+    @cached_property
+    def _all_guards(self) -> tuple[Symbol, ...]:
         call, kinds = self.export.callers[-1:], {each.kind for each in self.constraints}
         made = [each for each in self.symbols if each.event == "created"]
         if "constant" in kinds:
@@ -166,11 +178,8 @@ class ExportCase:
             and names & symbols_in(each.expression)
             and len(symbols_in(each.expression)) >= least
         ]
-        lines: dict[Span, Symbol] = {}
-        for each in found:
-            if each.event == "guarded" and each.user_stack and each.user_stack[-1:] != call:
-                lines.setdefault(Span(each.user_stack[-1].file, each.user_stack[-1].line), each)
-        return tuple(lines.values())
+        inside = (each for each in found if each.user_stack and each.user_stack[-1:] != call)
+        return tuple(each for each in inside if each.event == "guarded")
 
     @cached_property
     def span(self) -> Span:

@@ -43,8 +43,12 @@ def _fixes(case: ExportCase) -> str:
 
 
 def _least(case: ExportCase) -> str:
-    """What is to be known of a range that begins at 1."""
-    return " It begins at 2 all the same, and not at 1: torch exports no size of 1." if case.excludes_one else ""
+    """What is to be known of a range: that it begins at 2 and not at 1, and what it does not say."""
+    said = " It begins at 2 all the same, and not at 1: torch exports no size of 1." if case.excludes_one else ""
+    if (guard := case.unstated) is not None:
+        at = f"`{case.written(guard)}`, of line {guard.user_stack[-1].line}"
+        said += f" No range says that {at}: the exported program raises where it does not hold."
+    return said
 
 
 def _other_size(case: ExportCase) -> str:

@@ -395,6 +395,29 @@ def test_a_range_is_python_and_says_that_it_begins_at_two(tmp_path: Path) -> Non
         followed(torch.ones(2, 4))
 
 
+def test_what_no_range_can_say_is_told_with_it(tmp_path: Path) -> None:
+    class Patches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cut, self.position = nn.Conv2d(1, 2, 4, 4), nn.Parameter(torch.zeros(1, 16, 2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.cut(x).flatten(2).transpose(1, 2) + self.position
+
+    file, x = tmp_path / "run.dynadiag", torch.ones(2, 1, 16, 16)
+    height, width = Dim("height", min=4, max=64), Dim("width", min=4, max=64)
+    exports_of(file, lambda: export(Patches(), (x,), dynamic_shapes=({2: height, 3: width},)))
+    with dynadiag.open(file) as recording:
+        (finding,) = explain(recording).findings
+    told = finding.advice[0].text
+    assert "`height = Dim('height', min=8, max=64)`" in told
+    assert "== 16`, of line" in told
+    sizes = {2: Dim("height", min=8, max=64), 3: Dim("width", min=8, max=64)}
+    followed = export(Patches(), (x,), dynamic_shapes=(sizes,)).module()
+    with pytest.raises(AssertionError, match=r"Guard failed"):
+        followed(torch.ones(2, 1, 32, 32))
+
+
 def test_a_branch_that_the_example_decided_is_told(tmp_path: Path) -> None:
     class Short(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

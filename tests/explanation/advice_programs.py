@@ -2686,13 +2686,22 @@ class Indexed(nn.Module):
         return v * 2 + picked(kept, self.number)
 
 
+class Named(nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.name = f"layer{number}"
+
+    def forward(self, v: torch.Tensor, _kept: list[torch.Tensor]) -> torch.Tensor:
+        return v * 2 if self.name.endswith("3") else v + 1
+
+
 def picked(kept: list[torch.Tensor], number: int) -> torch.Tensor:
     return kept[number]
 
 
-def layers_with_an_index(*, together: bool) -> Program:
+def layers_with_an_index(*, together: bool, kind: type[nn.Module] = Indexed) -> Program:
     def run(compile_: Compile) -> Any:
-        layers, kept = [Indexed(number) for number in (2, 3)], [x, y, zeros, x + y]
+        layers, kept = [kind(number) for number in (2, 3)], [x, y, zeros, x + y]
         if together:
             return compile_(lambda v: layers[1](layers[0](v, kept), kept))(x)
         compiled = [compile_(layer) for layer in layers]
@@ -3229,6 +3238,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(pads, (torch.ones(4), 4), (torch.ones(6), 6), dynamic=True),
     ),
     "layers_with_an_index": (layers_with_an_index(together=False), layers_with_an_index(together=True)),
+    "layers_with_a_name": (
+        layers_with_an_index(together=False, kind=Named),
+        layers_with_an_index(together=True, kind=Named),
+    ),
     "a_converted_module": (converts(before=False), converts(before=True)),
     "a_slice_with_an_offset": (slices_with_offsets(copied=False), slices_with_offsets(copied=True)),
     "drops_more": (drops_more(own=False), drops_more(own=True)),
