@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from dynadiag.capture.code_locations import describe_callable, frame_data, is_stdlib_or_torch, user_callers
+from dynadiag.capture.dynamic_shapes import fitting_shapes
 from dynadiag.capture.run_metadata import text_of
 from dynadiag.torch_private import exports as torch_private
 
@@ -43,6 +44,8 @@ def describe_export(outcome: str, caller: FrameType) -> dict[str, Any] | None:
     lines = {id(frame): line for frame, line in inner}
     below = [frame for frame, _ in inner if frame not in frames]
     data = {"outcome": outcome, **_call(frames), **_failure(failure, below, lines)}
+    if failure is not None and (given := torch_private.given_shapes([*frames, *below])) is not None:
+        data["shapes"] = fitting_shapes(*given)
     if outcome == "begun" and torch_private.is_second_attempt(frames):
         data["again"] = True
     if (api := data["api"]) not in torch_private.FILES:

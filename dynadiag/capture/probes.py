@@ -13,6 +13,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from dynadiag.capture import breaks, caches, code_locations, generated_code, graphs, guards
 from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.torch_private import capture as torch_private
@@ -150,6 +152,24 @@ def _probe_missing_kernel(recorder: Recorder, metadata: Mapping[str, Any], emitt
         recorder.record_source(frame["file"], metadata)
 
 
+def _probe_specialized(recorder: Recorder, metadata: Mapping[str, Any], emitter: FrameType) -> None:
+    """Append the operator that makes a size constant, with the sizes of its tensors and its numbers."""
+    if (found := torch_private.dispatched_operator(emitter)) is not None:
+        texts = [text for each in found[1] if (text := _operand_text(each))]
+        recorder.append("operands", {"operator": found[0], "operands": texts[:_MAX_OPERANDS]}, metadata)
+
+
+def _operand_text(value: Any) -> str:
+    """The sizes of a tensor, ``(s0, 4)``, the numbers in a list, ``[8, -1]``; empty for what has neither."""
+    if isinstance(value, torch.Tensor):
+        sizes = torch_private.sizes_of(value)
+        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    if isinstance(value, (list, tuple)):
+        texts = [_operand_text(each) or str(each) for each in value[:_MAX_OPERANDS]]
+        return f"[{', '.join(texts)}]"
+    return ""
+
+
 # By the name of the event, or of its artifact.
 PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "dynamo_start": _probe_start,
@@ -164,9 +184,11 @@ PROBES: dict[str, Callable[[Recorder, Mapping[str, Any], FrameType], None]] = {
     "compilation_metrics": _probe_metrics,
     "bwd_compilation_metrics": _probe_metrics,
     "missing_fake_kernel": _probe_missing_kernel,
+    "symbolic_shape_specialization": _probe_specialized,
 }
 
 
+_MAX_OPERANDS = 8
 _MAX_VALUE = 200  # characters of a value
 _INDUCTOR = "torch._inductor.config"
 

@@ -95,16 +95,30 @@ class _ComparisonPrinter:
         for result in measured:
             if (pattern := _break_and_run_pattern(result)) and pattern not in shown:
                 shown.append(pattern)
-                lines += self._code_tables(clean_line(_name(result, measured)), result.compiled)
+                lines += self._code_tables(clean_line(_name(result, measured)), result)
         return lines
 
-    def _code_tables(self, name: str, summary: CompileSummary | None) -> Iterator[str]:
+    def _code_tables(self, name: str, result: VariantResult) -> Iterator[str]:
+        summary = result.compiled
         if summary is None or summary.warm is None:
             return
         if costs := break_cost_table(summary.prices, summary.warm, summary.cwd, self._printer):
             yield from ("", self._printer.paint(f"what the breaks cost in a warm call: {name}", "strong"), *costs)
+            if note := _lost_in_noise(summary, result):
+                yield from self._printer.labelled("note", note)
         if codes := entries_table(summary.entries, self._printer):
             yield from ("", self._printer.paint(f"compiled code in a warm call: {name}", "strong"), *codes)
+
+
+def _lost_in_noise(summary: CompileSummary, result: VariantResult) -> str:
+    """What is to be said where a break costs less than calls differ by without it; empty where none does."""
+    spread = result.warm.spread if result.warm else 0.0
+    small = [root for root, cost in summary.prices if cost.seconds < spread]
+    if not small:
+        return ""
+    which = "each of these" if len(small) == len(summary.prices) > 1 else count(len(small), "of these breaks")
+    which = "this break" if len(summary.prices) == 1 else which
+    return f"calls differ by {short_duration(spread)} without it (the spread): what {which} costs is lost in that"
 
 
 def _answer(comparison: VariantComparison) -> str:

@@ -42,6 +42,7 @@ _OTHERWISE = "not counted alike"
 _GIVEN = {"variant": "the variant", "step": "the step", "threads": "threads"}
 
 _Interval = tuple[float, float]
+_Counts = tuple[float | None, float | None]  # what a call of each runs by the generated code
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,11 @@ def compare_recorded(a: Recording, b: Recording) -> RecordedComparison:
     settings = (each.text for each in (*(each for each in others if not each.details), *facts) if each is not None)
     compared = RecordedComparison((), explained, tuple(dict.fromkeys(settings)), tuple(e for e in others if e.details))
     time = Figure("step_time", first.seconds, second.seconds, first.interval, second.interval, _slower(first, second))
-    measured = (time, _peaks(a, b, first, second), _launches(a, b, first, second))
+    counts = _kernel_count(a, first), _kernel_count(b, second)
+    measured = (time, _peaks(a, b, first, second), _launches(counts, first, second))
     figures = tuple(replace(each, of_one=compared.is_one_program) for each in measured)
     is_profiled = "train" not in (first.given.get("step"), second.given.get("step"))  # a profile has no backward
-    unknown = _unexplained(a, b, time, explained) if figures[0].differs and is_profiled else ""
+    unknown = _unexplained(a, b, time, explained, counts) if figures[0].differs and is_profiled else ""
     return replace(compared, figures=figures, unknown=unknown)
 
 
@@ -178,12 +180,11 @@ def _peaks(a: Recording, b: Recording, first: Measured, second: Measured) -> Fig
     return Figure("peak_memory", peak_memory(a), peak_memory(b), unlike=_OF_PROCESS if on_cpu else "")
 
 
-def _launches(a: Recording, b: Recording, first: Measured, second: Measured) -> Figure:
+def _launches(counts: _Counts, first: Measured, second: Measured) -> Figure:
     """The launches of a call on a GPU where they were measured, else what a call runs by the generated code."""
     was, now = first.launches, second.launches
     unlike = _OTHERWISE if (was is None) != (now is None) else ""
-    counts = _kernel_count(a, first) if was is None else was, _kernel_count(b, second) if now is None else now
-    return Figure("launches", *counts, unlike=unlike)
+    return Figure("launches", counts[0] if was is None else was, counts[1] if now is None else now, unlike=unlike)
 
 
 def _kernel_count(recording: Recording, measured: Measured) -> float | None:
@@ -191,7 +192,7 @@ def _kernel_count(recording: Recording, measured: Measured) -> float | None:
     return None if found is None else found.total
 
 
-def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference]) -> str:
+def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[Difference], counts: _Counts) -> str:
     """Why, by the profiles, the first difference in the compiled code does not explain the time; empty where it does.
 
     A profile has the time of a warm call for finding compiled code, between graphs, and in them.
@@ -206,10 +207,9 @@ def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[D
     checks, between = (after - before for before, after in zip(_parts(was), _parts(now), strict=True))
     if {each.stage for each in explained} == {"guard"} and checks / longer < _EXPLAINS:
         return f"{_by(longer)}, and guards {_by(checks)} by {what}"
-    if explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS:
-        kernels = _kernel_count(a, _read(a)), _kernel_count(b, _read(b))  # read only where they decide
-        if kernels[0] == kernels[1] is not None:
-            return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
+    is_break = explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS
+    if is_break and counts[0] == counts[1] is not None:
+        return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
     return ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.blocks import call_at
+from dynadiag.explanation.branches import required_at
 from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
@@ -17,7 +18,6 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
-from dynadiag.explanation.unknown_values import required_at
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_torchs_assertion
 
@@ -34,6 +34,7 @@ _KNOWN = frozenset(
         "text.symbol",
         "generator.before",
         "branch.raise",
+        "branch.afterwards",
         "branch.assert",
         "branch.masked",
         "chance.branch",
@@ -197,6 +198,17 @@ _RULES = (
         "One side only raises: return the condition, and raise after the compiled call.",
         when(theirs, lambda case: case.only_raises and not case.is_exported),
         trials=(Trial("raises_on_values", case="GB0170"),),
+    ),
+    Remedy(
+        "branch.afterwards",
+        "Return the condition, `{condition}`, and do what stands under it after the compiled call: it only shows or "
+        "keeps something.",
+        when(
+            theirs,
+            lambda case: case.only_shows and not case.is_exported,
+            condition=lambda case: case.tensor_condition,
+        ),
+        trials=(Trial("warns_of_values", case="GB0170"),),
     ),
     Remedy(
         "branch.assert",
@@ -501,8 +513,19 @@ _RULES = (
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn"),
+        when(
+            lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn",
+            lambda case: not case.takes_packed,
+        ),
         trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
+    ),
+    Remedy(
+        "rnn.padded",
+        "torch traces no packed sequence, with `torch._dynamo.config.allow_rnn = True` neither. With that option pass "
+        "the padded batch, and take of each sequence its last step, `out[torch.arange(len(lengths)), lengths - 1]`; a "
+        "bidirectional module would read the padding.",
+        when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn", lambda case: case.takes_packed),
+        trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
         "shape.capture",

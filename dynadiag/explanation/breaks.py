@@ -69,7 +69,7 @@ def break_findings(run: RunRecords) -> tuple[Finding, ...]:
             if same and not (fatal and {item.compile_id for item in same} <= run.at_limit):
                 groups.setdefault(_cause(same[0]), []).append(same)
     found = _link_reconstructions([_finding(group, paid, run) for group in groups.values()], records)
-    return _link_handlers(link_exceptions(found, records), run, records)
+    return _link_handlers(_link_rests(link_exceptions(found, records), run, records), run, records)
 
 
 def _link_handlers(found: Sequence[Finding], run: RunRecords, records: Mapping[int, Break]) -> tuple[Finding, ...]:
@@ -110,14 +110,42 @@ def _link_reconstructions(found: Sequence[Finding], records: Mapping[int, Break]
         split = next((each for each in before if _passes_through(each, own)), None)
         cause = next((at for at, each in enumerate(found) if split and split.index in each.records), None)
         if cause is not None and cause != index:
-            left = made[cause].cost.functions_uncompiled + item.cost.functions_uncompiled
-            made[cause] = replace(
-                made[cause],
-                cost=replace(made[cause].cost, functions_uncompiled=left),
-                evidence=(*made[cause].evidence, Fact("then", item.cause or item.title, item.span)),
-            )
-            made[index] = replace(item, severity="note", caused_by=cause, advice=())
+            _follow(made, index, cause)
     return made
+
+
+def _link_rests(found: Sequence[Finding], run: RunRecords, records: Mapping[int, Break]) -> Sequence[Finding]:
+    """The findings. An exception in the rest of a line that breaks is a note, where that rest was compiled before.
+
+    What the line's break returned is what the exception is about: another value of it, or one that became a symbol.
+    """
+    made, compiles = list(found), {each.compile_id: each for each in run.compiles}
+    for index, item in enumerate(found):
+        record = records[item.records[0]]
+        own = compiles.get(record.compile_id)
+        if raised_in(record) is None or own is None or own.line != record.span.line or item.severity == "error":
+            continue
+        alike = [
+            each for each in run.compiles if (each.file, each.line, each.function) == (own.file, own.line, own.function)
+        ]
+        place = Span(own.file, own.line)
+        breaks = (at for at, each in enumerate(found) if raised_in(records[each.records[0]]) is None)
+        cause = next((at for at in breaks if place in [Span(each.file, each.line) for each in found[at].places]), None)
+        if cause is not None and any(each.outcome == "ok" for each in alike) and run.is_rest(own):
+            _follow(made, index, cause)
+    return made
+
+
+def _follow(made: list[Finding], index: int, cause: int) -> None:
+    """Make a finding a note of another one, which tells of it and counts what it left to Python."""
+    item, first = made[index], made[cause]
+    left = first.cost.functions_uncompiled + item.cost.functions_uncompiled
+    made[cause] = replace(
+        first,
+        cost=replace(first.cost, functions_uncompiled=left),
+        evidence=(*first.evidence, Fact("then", item.cause or item.title, item.span)),
+    )
+    made[index] = replace(item, severity="note", caused_by=cause, advice=())
 
 
 def _passes_through(item: Break, other: Break) -> bool:

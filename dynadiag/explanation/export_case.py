@@ -6,25 +6,29 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dynadiag.explanation.failures import telling_line
+from dynadiag.explanation.branches import (
+    called_name,
+    condition_at,
+    kept_side,
+    may_resize,
+    required_at,
+    tensor_condition,
+)
+from dynadiag.explanation.failures import operation_of, telling_line
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.run_records import Export, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
     asked_decision,
-    called_name,
-    condition_at,
     ends_loop,
-    may_resize,
     number_names,
-    required_at,
     undecided,
 )
 from dynadiag.recording.records import Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
 from dynadiag.recording.torch_text.exports import ExportFacts, read_export_failure
-from dynadiag.recording.torch_text.expressions import as_written, symbols_in
+from dynadiag.recording.torch_text.expressions import as_written, joins_sizes, symbols_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
 
@@ -65,6 +69,16 @@ class ExportCase:
             return None
         is_made_here = self.span.line in self._unbacked_lines
         return condition_at(self._source, self.span) if is_made_here else None
+
+    @property
+    def as_tensor(self) -> str:
+        """The condition at the line, as one expression of tensors; ``condition`` where that is not known."""
+        return tensor_condition(self._source, self.span) or "condition"
+
+    @property
+    def kept(self) -> str:
+        """What a side of the branch at the line has without computing it."""
+        return kept_side(self._source, self.span)
 
     @cached_property
     def tensor_required(self) -> str | None:
@@ -107,6 +121,28 @@ class ExportCase:
         return next((each for each in self.constraints if each.kind == "constant"), None)
 
     @cached_property
+    def excludes_one(self) -> bool:
+        """Whether torch's suggestion has the size 1, of which it makes a constant all the same."""
+        return any("min=1," in each or "min=1)" in each for each in self.fixes.values())
+
+    @property
+    def unstated(self) -> Symbol | None:
+        """The guard by which several sizes make one number, which no range can say."""
+        return next((each for each in self._all_guards if joins_sizes(each.expression)), None)
+
+    @cached_property
+    def decided_branch(self) -> str | None:
+        """The condition on sizes that the example decided, where the export therefore holds for a part of them only."""
+        if not (self.guards and self.constraints) or required_at(self._source, self.span) is not None:
+            return None
+        return condition_at(self._source, self.span)
+
+    @property
+    def operation(self) -> str | None:
+        """The operator that made the size constant, with the sizes and numbers that it was given."""
+        return operation_of(self._specialized, self.symbols)
+
+    @cached_property
     def is_of_example(self) -> bool:
         """Whether the size is a constant because it is 0 or 1 in the example."""
         fixed = self.constant
@@ -120,6 +156,13 @@ class ExportCase:
     @cached_property
     def guards(self) -> tuple[Symbol, ...]:
         """The guards in the program's lines because of which a size is not free, the first at each line."""
+        lines: dict[Span, Symbol] = {}
+        for each in self._all_guards:
+            lines.setdefault(Span(each.user_stack[-1].file, each.user_stack[-1].line), each)
+        return tuple(lines.values())
+
+    @cached_property
+    def _all_guards(self) -> tuple[Symbol, ...]:
         call, kinds = self.export.callers[-1:], {each.kind for each in self.constraints}
         made = [each for each in self.symbols if each.event == "created"]
         if "constant" in kinds:
@@ -135,11 +178,8 @@ class ExportCase:
             and names & symbols_in(each.expression)
             and len(symbols_in(each.expression)) >= least
         ]
-        lines: dict[Span, Symbol] = {}
-        for each in found:
-            if each.event == "guarded" and each.user_stack and each.user_stack[-1:] != call:
-                lines.setdefault(Span(each.user_stack[-1].file, each.user_stack[-1].line), each)
-        return tuple(lines.values())
+        inside = (each for each in found if each.user_stack and each.user_stack[-1:] != call)
+        return tuple(each for each in inside if each.event == "guarded")
 
     @cached_property
     def span(self) -> Span:
@@ -221,11 +261,18 @@ class ExportCase:
             return f"`{self.constant.size}` is dynamic, but the example has {size} there, which torch makes a constant"
         if self.constraints:
             first = self.constraints[0]
-            return replace(first, held=self.fixes.get(first.size, first.held)).said
+            said = replace(first, held=self.fixes.get(first.size, first.held)).said
+            example = next((each for each in self.symbols if each.event == "created" and each.value), None)
+            if self.decided_branch is None or example is None:
+                return said
+            at = f"`{source_text(example.source)}` is {example.value} in the example, which decides"
+            return f"{said}: {at} `{self.decided_branch}`"
         if self.export.condition is not None:
             return f"{needed} cannot be decided while tracing: the values of a tensor decide it"
         if self.operator:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
+        if self.export.wrong_shape is not None:
+            return self.export.wrong_shape
         if self.facts.kind is not None:
             return _GIVEN[self.facts.kind].format(name=self.facts.name)
         if self.export.contents in _CONTENTS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dynadiag.explanation.export_case import LOADERS, RETURNED, WRITERS, ExportCase
-from dynadiag.explanation.remedy import Remedy, Trial
+from dynadiag.explanation.remedy import Remedy, Trial, copied
 
 __all__ = ["EXPORTS"]
 
@@ -25,7 +25,7 @@ def _chooses(case: ExportCase) -> bool:
 
 
 def _condition(case: ExportCase) -> str:
-    return case.tensor_condition or ""
+    return case.as_tensor
 
 
 def _held(case: ExportCase) -> str:
@@ -40,6 +40,15 @@ def _fixes(case: ExportCase) -> str:
     """The assignments that torch suggests, those that others need first."""
     ordered = sorted(case.fixes.items(), key=lambda fix: not fix[1].startswith("Dim("))
     return " and ".join(f"`{name} = {value}`" for name, value in ordered)
+
+
+def _least(case: ExportCase) -> str:
+    """What is to be known of a range: that it begins at 2 and not at 1, and what it does not say."""
+    said = " It begins at 2 all the same, and not at 1: torch exports no size of 1." if case.excludes_one else ""
+    if (guard := case.unstated) is not None:
+        at = f"`{case.written(guard)}`, of line {guard.user_stack[-1].line}"
+        said += f" No range says that {at}: the exported program raises where it does not hold."
+    return said
 
 
 def _other_size(case: ExportCase) -> str:
@@ -70,7 +79,7 @@ EXPORTS = (
         "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
         _when(_of_kind(*RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
         trials=(
-            Trial("exports_a_dataclass"),
+            Trial("exports_a_dataclass", ("2.13", "2.14", "2.15")),
             Trial("exports_a_class_that_is_returned"),
             Trial("exports_a_class_that_is_given"),
             Trial("exports_a_class_with_a_shape"),
@@ -88,6 +97,13 @@ EXPORTS = (
         _when(_of_kind("input class", "shape of class")),
         ends=False,
         trials=(Trial("exports_a_class_with_a_shape"),),
+    ),
+    Remedy(
+        "export.shapes",
+        "`dynamic_shapes` is nested as the inputs are: write `{shapes}`, and in the place of None what else varies "
+        "(`{{0: Dim.DYNAMIC}}`).",
+        _when(lambda case: case.export.shapes is not None, shapes=lambda case: case.export.shapes or ""),
+        trials=(Trial("exports_with_a_key_missing"), Trial("exports_with_a_dimension_too_many")),
     ),
     Remedy(
         "export.load.operator",
@@ -132,8 +148,8 @@ EXPORTS = (
     ),
     Remedy(
         "export.tensor.cond",
-        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.",
-        _when(_chooses, condition=_condition),
+        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
+        _when(_chooses, condition=_condition, copy=lambda case: copied(case.kept)),
         trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
     ),
     Remedy(
@@ -179,7 +195,7 @@ EXPORTS = (
             first=lambda case: case.facts.checks[1],
             second=lambda case: case.facts.checks[0],
         ),
-        trials=(Trial("exports_attention_over_what_is_kept"),),
+        trials=(Trial("exports_attention_over_what_is_kept", ("2.11", "2.13", "2.14")),),
     ),
     Remedy(
         "export.example",
@@ -216,9 +232,20 @@ EXPORTS = (
     ),
     Remedy(
         "export.range",
-        "Write what the code holds for: {fixes}.",
-        _when(_is_range, fixes=_fixes),
-        trials=(Trial("exports_a_strided_sum"), Trial("exports_windows")),
+        "Write what the code holds for: {fixes}.{least}",
+        _when(_is_range, fixes=_fixes, least=_least),
+        trials=(Trial("exports_a_strided_sum"), Trial("exports_windows"), Trial("exports_a_difference")),
+    ),
+    Remedy(
+        "export.both_sides",
+        "The export keeps the side that the example took. For both: `torch.cond({condition}, true_fn, false_fn, "
+        "operands)`.{copy}",
+        _when(
+            lambda case: case.decided_branch is not None and not case.may_resize,
+            condition=lambda case: case.decided_branch or "",
+            copy=lambda case: copied(case.kept),
+        ),
+        trials=(Trial("exports_both_sides"),),
     ),
     Remedy(
         "export.automatic",
@@ -241,6 +268,6 @@ EXPORTS = (
         "export.fake.own",
         "Call it in an operator of your own, with a fake kernel: `torch.library.custom_op` and `register_fake`.",
         _when(lambda case: (case.operator or "").startswith("aten::")),
-        trials=(Trial("exports_a_sparse_product"),),
+        trials=(Trial("exports_a_sparse_product", ("2.13", "2.14", "2.15")),),
     ),
 )

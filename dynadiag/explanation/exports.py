@@ -32,26 +32,28 @@ _MOST_LINES = 3  # lines with guards on a size, or with calls, that are told
 
 
 def read_exports(recording: ExplainedRecording) -> tuple[Export, ...]:
-    """Read the exports that ended, in their order, then what drafts of them assumed.
+    """Read the exports in their order, the one that did not end last, then what drafts of them assumed.
 
     A draft whose sizes violate a constraint is begun again, by torch, with `Dim.AUTO` for each `Dim`: what it began
     with is an assumption too, and stands before it.
     """
     found: list[Export] = []
     drafts: dict[int, Export] = {}  # by the event of their end
-    begun = 0
+    begun, open_ = 0, None
     for event, data in event_data(recording, "dynadiag_export"):
         if data.get("outcome") == "begun":
-            begun += 1
+            begun, open_ = begun + 1, replace(_export(f"{EXPORT}{begun}", data), is_open=True)
             if data.get("again") and found:
                 found[-1] = replace(found[-1], error=None, assumed="")
         else:
-            ended = _export(f"{EXPORT}{max(begun - 1, 0)}", data)
+            ended, open_ = _export(f"{EXPORT}{max(begun - 1, 0)}", data), None
             if found and _call_that_failed(found[-1]) == _call_that_failed(ended) is not None:
                 found.pop()  # the exception was recorded on its way, and again as it ended the program
             found.append(ended)
             if ended.api.endswith("draft_export") and ended.error is None:
                 drafts[event.index] = ended
+    if open_ is not None:
+        found.append(open_)
     return (*found, *_assumptions(recording, drafts)) if drafts else tuple(found)
 
 
@@ -82,7 +84,8 @@ def _assumptions(recording: ExplainedRecording, drafts: Mapping[int, Export]) ->
 
 
 def _export(id_: str, data: Mapping[str, Any]) -> Export:
-    strict = data.get("strict")
+    strict, shapes = data.get("strict"), data.get("shapes")
+    shapes = shapes if isinstance(shapes, dict) else {}
     return Export(
         id=id_,
         api=str(data.get("api")),
@@ -97,6 +100,8 @@ def _export(id_: str, data: Mapping[str, Any]) -> Export:
         condition=text_or_none(data.get("condition")),
         symbols=tuple(map(str, list_or_empty(data.get("symbols")))),
         contents=text_or_none(data.get("contents")),
+        shapes=text_or_none(shapes.get("right")),
+        wrong_shape=text_or_none(shapes.get("wrong")),
     )
 
 
@@ -177,6 +182,8 @@ def _evidence(cases: Sequence[ExportCase]) -> Iterator[Fact]:
     for guard in guards[:_MOST_LINES]:
         frame = guard.user_stack[-1]
         yield Fact("made so by", f"`{case.written(guard)}`", Span(frame.file, frame.line))
+    if case.constraints and case.operation:
+        yield Fact("operation", f"`{case.operation}`")
     if len(guards) > _MOST_LINES:
         yield Fact("and", f"{count(len(guards) - _MOST_LINES, 'more line')} with guards on it")
 

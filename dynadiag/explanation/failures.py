@@ -14,10 +14,12 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import asked_decision, undecided
-from dynadiag.recording.records import Compile, Node, Span
+from dynadiag.recording.records import Compile, Node, Span, Symbol
+from dynadiag.recording.torch_text.expressions import as_written
 from dynadiag.recording.torch_text.failures import FailureFacts, read_failure
+from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["failure_findings", "stage_of", "telling_line"]
+__all__ = ["failure_findings", "operation_of", "stage_of", "telling_line"]
 
 _MAX_LINE = 300  # characters of the telling line
 # The folders of torch that tell the stage: the last one that the traceback passes.
@@ -43,6 +45,7 @@ class _Failure:
     span: Span | None
     lines: tuple[Span, ...]
     advice: tuple[Advice, ...]
+    operation: str | None = None
 
 
 def failure_findings(run: RunRecords, told: Iterable[str]) -> tuple[Finding, ...]:
@@ -84,6 +87,8 @@ def _evidence(items: Sequence[Compile], failure: _Failure) -> Iterable[Fact]:
     ids = [each.compile_id for each in items]
     yield Fact("raised", items[0].error or "an exception")
     yield Fact("in", f"{items[0].function} (compile {list_some(ids)})")
+    if failure.operation is not None:
+        yield Fact("operation", f"`{failure.operation}`")
     if failure.span is None:
         unknown = "which line of the function is at fault was not recorded"
         yield Fact("note", f"{unknown}; the graph has these" if failure.lines else unknown)
@@ -101,9 +106,18 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     named = f"{case.stage} (backward)" if facts.is_backward else case.stage
     decision = None if span is None else asked_decision(facts.symbols, item.compile_id, span, run)
     if decision is None:
-        return _Failure(named, telling_line(facts), span, lines, failure_advice(case))
+        bound, own = facts.constraint, [each for each in run.symbols if each.compile_id == item.compile_id]
+        constant = [each for each in own if each.event == "specialized" and bound and each.value == bound.held]
+        return _Failure(named, telling_line(facts), span, lines, failure_advice(case), operation_of(constant, own))
     given = number_advice(replace(decision, is_captured=True, is_whole=True), torch=run.run.torch)
     return _Failure(named, undecided(decision), span, lines, given)
+
+
+def operation_of(constant: Iterable[Symbol], symbols: Iterable[Symbol]) -> str | None:
+    """The operator that made one of these sizes constant, with the sizes and numbers that it was given."""
+    found = next((each.expression for each in constant if each.expression), None)
+    names = {each.name: source_text(each.source) for each in symbols if each.event == "created"}
+    return found and as_written(found, names)
 
 
 def _guard_line(item: Compile, run: RunRecords) -> Span | None:

@@ -7,7 +7,7 @@ one stands first.
 from __future__ import annotations
 
 from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
-from dynadiag.explanation.remedy import Remedy, Trial
+from dynadiag.explanation.remedy import Remedy, Trial, copied
 
 __all__ = ["USUAL"]
 
@@ -41,6 +41,11 @@ def _gives_the_same(case: BreakCase) -> bool:
     return not case.is_skip or (case.facts.is_native and not case.never_the_same)
 
 
+def _chooses(case: BreakCase) -> bool:
+    is_known = theirs(case) and "branch.where" in case.family.remedies
+    return is_known and not (case.is_assertion or case.is_loop_condition or case.only_shows)
+
+
 USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "outside",
@@ -60,17 +65,25 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         "the break stays, but at a place of your choice.",
     ),
     _usual("error", "The uncompiled program may fail here too: run it with TORCH_COMPILE_DISABLE=1 and compare."),
-    _usual(
+    Remedy(
         "branch.where",
-        "Where both sides are cheap and free of side effects, compute both and choose: `torch.where(condition, a, b)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition or case.may_resize),
-        GB0170="branches_on_values",
+        "Where both sides are cheap and free of side effects, compute both and choose: "
+        "`torch.where({condition}, a, b)`.",
+        when(_chooses, lambda case: not case.may_resize, condition=lambda case: case.tensor_condition),
+        trials=(Trial("branches_on_values", case="GB0170"), Trial("branches_on_two_values", case="GB0170")),
+        usual=True,
     ),
-    _usual(
+    Remedy(
         "branch.cond",
-        "Where only one side may run: `torch.cond(condition, true_fn, false_fn, operands)`.",
-        lambda case: not (case.is_assertion or case.is_loop_condition or case.within_checkpoint),
-        GB0170="branches_to_one_side",
+        "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
+        when(
+            _chooses,
+            lambda case: not case.within_checkpoint,
+            condition=lambda case: case.tensor_condition,
+            copy=lambda case: copied(case.kept),
+        ),
+        trials=(Trial("branches_to_one_side", case="GB0170"), Trial("branches_or_keeps", case="GB0170")),
+        usual=True,
     ),
     _usual(
         "shape.fixed",

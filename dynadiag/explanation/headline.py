@@ -94,6 +94,8 @@ def _compiled(run: RunRecords, findings: Sequence[Finding], events: Mapping[str,
     """What was compiled, where no compile failed."""
     made = len(run.compiled)
     if run.exports and not run.compiles:
+        if (cut := next((each for each in run.exports if each.is_open), None)) is not None:
+            return Headline(f"{cut.function} was still being exported at the end of the recording.", "warning")
         return Headline(_exported(run), _severity(findings))
     if not run.compiles and not made and not run.breaks:
         return Headline("Nothing was compiled.", "note", _why_nothing(run, findings, events))
@@ -120,7 +122,7 @@ def _exported(run: RunRecords) -> str:
     """What was exported, where nothing was compiled and no export failed."""
     named = list(dict.fromkeys(each.function for each in run.exports if each.file))
     assumed = sum(each.assumed is not None for each in run.exports)
-    made = f"{list_some(named) or 'A program'} was exported; nothing was compiled."
+    made = f"{list_some(named) or 'A program'} was exported; `torch.compile` compiled nothing."
     if not assumed:
         return made
     return (

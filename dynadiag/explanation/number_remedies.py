@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dynadiag.explanation.findings import Advice
-from dynadiag.explanation.remedy import Remedy, Trial, advise
+from dynadiag.explanation.remedy import Remedy, Trial, advise, copied
 from dynadiag.explanation.unknown_values import NumberCondition
 
 __all__ = ["NUMBERS", "number_advice"]
@@ -26,6 +26,10 @@ def _number(holds: Callable[[NumberCondition], bool], /, **slots: Callable[[Numb
 
 def _tensors(found: NumberCondition) -> str:
     return found.comparison.replace(".item()", "")
+
+
+def _copy(found: NumberCondition) -> str:
+    return copied(found.kept)
 
 
 def _option(found: NumberCondition) -> str:
@@ -107,22 +111,25 @@ NUMBERS = (
     ),
     Remedy(
         "number.cond",
-        "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        "Where only one side may run, keep it a tensor too: `torch.cond({condition}, true_fn, false_fn, operands)`."
+        "{copy}",
         _number(
             lambda found: _chooses(found) and found.is_taken and not (found.is_expression or found.is_size),
             condition=_tensors,
+            copy=_copy,
         ),
-        trials=(Trial("takes_one_side_by_an_item"),),
+        trials=(Trial("takes_one_side_by_an_item"), Trial("halves_or_keeps")),
     ),
     Remedy(
         "number.cond_of_size",
-        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.",
+        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
         _number(
             lambda found: (
                 bool(found.comparison)
                 and not (found.is_taken or found.required or found.is_loop or found.is_expression or found.is_exported)
             ),
             condition=_tensors,
+            copy=_copy,
         ),
         trials=(Trial("branches_on_how_many"),),
     ),
@@ -145,13 +152,14 @@ NUMBERS = (
     Remedy(
         "number.cond_in_export",
         "Or let the graph choose between two sides with as many dimensions: `torch.cond({condition}, true_fn, "
-        "false_fn, operands)`.",
+        "false_fn, operands)`.{copy}",
         _number(
             lambda found: (
                 bool(found.comparison and found.is_exported)
                 and not (found.is_taken or found.required or found.is_loop or found.is_expression)
             ),
             condition=_tensors,
+            copy=_copy,
         ),
         trials=(Trial("exports_a_choice_by_how_many", ("2.13", "2.14", "2.15")),),
     ),

@@ -10,15 +10,25 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dynadiag.explanation.branches import called_name
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import holder_of, last_name, source_text
 
-__all__ = ["DICTS", "added_item", "assignment", "key_place", "keyword_at_times", "number_use", "set_inside"]
+__all__ = [
+    "DICTS",
+    "added_item",
+    "assignment",
+    "key_place",
+    "keyword_at_times",
+    "makes_dict",
+    "number_use",
+    "set_inside",
+]
 
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
-DICTS = ("dict", "OrderedDict", "defaultdict")
+DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
 _HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
 
 
@@ -155,20 +165,22 @@ def key_place(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and node.lineno == fact.line and ast.unparse(node.slice) == name:
             container = ast.unparse(node.value)
-            if fact.was_type != "int" or _makes_a_dict(tree, container):
+            if fact.was_type != "int" or any(makes_dict(each) for each in _values_of(tree, container)):
                 return container, Span(fact.file, node.lineno)
     return None
 
 
-def _makes_a_dict(tree: ast.Module, name: str) -> bool:
-    made = (node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AnnAssign)))
-    return any(
-        isinstance(node.value, (ast.Dict, ast.DictComp))
-        and any(
-            ast.unparse(target) == name for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        )
-        for node in made
-    )
+def makes_dict(value: ast.expr | None) -> bool:
+    """Whether an expression makes a dict: ``{}``, ``defaultdict(list)``."""
+    made = isinstance(value, ast.Call) and called_name(value) in DICTS
+    return made or isinstance(value, (ast.Dict, ast.DictComp))
+
+
+def _values_of(tree: ast.Module, name: str) -> Iterator[ast.expr | None]:
+    """The values that a file gives to a name or an attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in map(ast.unparse, _targets(node)):
+            yield node.value
 
 
 def assignment(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:

@@ -12,10 +12,12 @@ from typing import Generic, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "slots_if", "slotted", "tried"]
+__all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "copied", "slots_if", "slotted", "tried"]
 
 _ASIDES = (
     "apart",
+    "copy",
+    "least",
     "cycles",
     "like",
     "limit",
@@ -114,6 +116,11 @@ class Remedy(Generic[F]):
         elsewhere = () if here else tuple(dict.fromkeys(version for trial in trials for version in trial.torch))
         checked = "tried" if here else "unchecked" if self.usual else "consistent"
         return Advice(self.says.format(**slots), checked, key=self.key, elsewhere=elsewhere)
+
+
+def copied(kept: str) -> str:
+    """What to write in a side of `torch.cond` that has this value without computing it; empty where none has."""
+    return f" No side may return an operand, or a view of one: write `{kept}.clone()` for `{kept}`." if kept else ""
 
 
 def tried(*programs: str) -> tuple[Trial, ...]:

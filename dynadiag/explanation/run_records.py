@@ -68,7 +68,7 @@ class SkippedForMode:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A call of ``torch.export``, or of what compiles or loads an exported program, that ended.
+    """A call of ``torch.export``, or of what compiles or loads an exported program.
 
     ``file``, ``line`` and ``function`` are of what was exported, ``callers`` the program's frames down to the call,
     ``stack`` those of the traced code at the exception ``error``. ``condition`` is what tracing could not decide, an
@@ -76,6 +76,8 @@ class Export:
     where it met what ends other exports: the value that ``condition`` has for the example ("True"), or "" where
     ``operator`` has no fake kernel, or ``message`` says that sizes violate a constraint. ``contents`` is what wrote the
     file that could not be loaded ("torch.save"), or "nothing", "no archive", "another archive".
+    ``shapes`` is the text of ``dynamic_shapes`` that fits the inputs, where what the program gave does not, and
+    ``wrong_shape`` a dimension in it that an input has not. ``is_open``: the recording ends in it.
     """
 
     id: str
@@ -93,6 +95,9 @@ class Export:
     operator: str | None = None
     assumed: str | None = None
     contents: str | None = None
+    shapes: str | None = None
+    wrong_shape: str | None = None
+    is_open: bool = False
 
     @property
     def call(self) -> str:

@@ -11,7 +11,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from dynadiag.explanation.blocks import decides_a_loop
+from dynadiag.explanation.branches import (
+    KEPT,
+    SHOWN,
+    SIZED,
+    Tested,
+    called_name,
+    compared,
+    kept_by,
+    raises,
+    shows,
+    tests_of,
+    text_of,
+)
 from dynadiag.explanation.identity import enclosing_function
+from dynadiag.explanation.rebinding import makes_dict
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Break, Span, Symbol
 
@@ -19,12 +33,8 @@ __all__ = [
     "NumberCondition",
     "asked_decision",
     "branch_decision",
-    "called_name",
-    "condition_at",
     "ends_loop",
-    "may_resize",
     "number_names",
-    "required_at",
     "taken_number",
     "takes_from_arguments",
     "undecided",
@@ -33,21 +43,12 @@ __all__ = [
 
 _TAKES = frozenset({"item", "tolist", "int", "float", "bool"})  # calls that take numbers out of a tensor
 _KNOWN = frozenset({"numel", "dim", "size", "len", "isinstance", "hasattr", "type", "ndimension", "is_floating_point"})
-_SIZED = frozenset(
-    {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "range", "view", "reshape"}
-    | {"expand", "repeat", "narrow", "split", "tile", "topk", "new_zeros", "new_ones", "new_empty", "new_full", "roll"}
-)
-_RESIZES = _SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
-_SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
-_KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
 _ORDERS = frozenset(  # what compares numbers in Python
     {"sorted", "sort", "heappush", "heappushpop", "heapreplace", "heapify", "nlargest", "nsmallest", "index"}
     | {"bisect", "bisect_left", "bisect_right", "insort", "insort_left", "insort_right"}
 )
 _LOOKUPS = frozenset({"get", "pop", "setdefault"})
 _SAME = frozenset({"int", "float", "abs", "min", "max", "round"})  # what makes a number of a number
-_Tested = ast.If | ast.While | ast.IfExp
-_NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class NumberCondition:
     ``is_skip``: a pass of a loop is left out where the number is 0. ``only_shows``: no side does more than to show or
     keep something.
     ``is_captured``: torch keeps such numbers in the graph already. ``is_whole``: the program demands one graph.
-    ``is_exported``: the graph is that of an exported program.
+    ``is_exported``: the graph is that of an exported program. ``kept`` is what a side has without computing it.
     """
 
     condition: str
@@ -84,6 +85,7 @@ class NumberCondition:
     is_captured: bool = False
     is_whole: bool = False
     is_exported: bool = False
+    kept: str = ""
 
 
 def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
@@ -123,7 +125,7 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     function = enclosing_function(source, span.line)
     if source is None or function is None or span.line is None:
         return None
-    for node in _tests(function):
+    for node in tests_of(function):
         if node.test.lineno <= span.line <= (node.test.end_lineno or 0):
             origin = _origin(function, node.test, lines)
             if origin is None:
@@ -136,9 +138,9 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     return NumberCondition("", span.line, _value_at(source, function, origin), origin, is_taken=taken)
 
 
-def _on_a_size(source: str, node: _Tested) -> NumberCondition | None:
+def _on_a_size(source: str, node: Tested) -> NumberCondition | None:
     """The condition on a size that comes unbacked from outside of the function."""
-    condition = _text(source, node.test)
+    condition = text_of(source, node.test)
     if not any(isinstance(each, ast.Attribute) and each.attr == "shape" for each in ast.walk(node.test)):
         return None
     return NumberCondition(condition, node.test.lineno, "", node.test.lineno, condition)
@@ -154,7 +156,7 @@ def _decision_by(source: str | None, span: Span, branches: Collection[int | None
     if source is None or function is None or line is None:
         return None
     taken = _taken_number(function, source, span)
-    for node in _tests(function):
+    for node in tests_of(function):
         if node.test.lineno in branches:
             continue
         inside = any(each is taken for each in ast.walk(node.test)) if taken is not None else False
@@ -168,7 +170,7 @@ def taken_number(source: str | None, span: Span) -> str | None:
     """Return the call at a place that takes a number out of a tensor; None where it is not known."""
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
-    return None if taken is None or source is None else _text(source, taken) or None
+    return None if taken is None or source is None else text_of(source, taken) or None
 
 
 def takes_from_arguments(source: str | None, span: Span) -> bool:
@@ -194,56 +196,15 @@ def number_names(source: str | None, span: Span, lines: Collection[int | None]) 
     return tuple(dict.fromkeys(node.id for node in here if isinstance(node.ctx, ast.Load) and node.id in assigned))
 
 
-def condition_at(source: str | None, span: Span) -> str | None:
-    """Return the condition of a branch or loop that a line belongs to."""
-    function = enclosing_function(source, span.line)
-    for node in _tests(function) if function is not None and source is not None else ():
-        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0):
-            return _text(source or "", node.test)
-    return None
-
-
-def required_at(source: str | None, span: Span) -> str | None:
-    """Return what must hold at a line where one side of a branch does nothing but raise; None elsewhere."""
-    for node in _branches_at(source, span):
-        text, negated = _comparison(source or "", node.test)
-        sides = {negated: node.body, text: node.orelse}
-        return next((held for held, side in sides.items() if held and len(side) == 1 and _raises(side)), None)
-    return None
-
-
 def ends_loop(source: str | None, span: Span) -> str | None:
     """Return the kind of loop ("for", "while") that the condition at a line ends, None where it ends none."""
     function = enclosing_function(source, span.line)
     loops = _loops(function) if function is not None else []
-    for node in _tests(function) if function is not None else ():
+    for node in tests_of(function) if function is not None else ():
         if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0) and decides_a_loop(node, loops):
             inner = [node] if isinstance(node, ast.While) else [each for each in loops if node in ast.walk(each)]
             return "for" if inner and isinstance(inner[-1], ast.For) else "while"
     return None
-
-
-def may_resize(source: str | None, span: Span) -> bool:
-    """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
-    function, values = enclosing_function(source, span.line), list[ast.AST]()
-    for node in _branches_at(source, span):
-        values += [*node.body, *node.orelse]
-        blocks = [getattr(each, "body", None) for each in ast.walk(function)] if function is not None else []
-        after = next(
-            (block[block.index(node) + 1 :] for block in blocks if isinstance(block, list) and node in block), []
-        )
-        values += after[:1] if isinstance(node.body[-1], ast.Return) else []
-    inner = [each for value in values for each in ast.walk(value)]
-    return any(
-        isinstance(each, ast.Slice) or (isinstance(each, ast.Call) and called_name(each) in _RESIZES) for each in inner
-    )
-
-
-def _branches_at(source: str | None, span: Span) -> list[ast.If]:
-    function = enclosing_function(source, span.line)
-    tests = _tests(function) if function is not None else ()
-    here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
-    return [node for node in here if isinstance(node, ast.If)]
 
 
 def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
@@ -258,7 +219,7 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     if function is None or taken is None:
         return frozenset()
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
-    dicts = {path for target, value in _bindings(function) if _is_dict(value) for path in _paths(target)}
+    dicts = {path for target, value in _bindings(function) if makes_dict(value) for path in _paths(target)}
     found, waiting, named = set[str](), [taken], set[str]()
     while waiting:
         use, names = _use(waiting.pop(0), parents, dicts, named)
@@ -296,7 +257,7 @@ def _use(
                     return "key", set()
                 if name not in _SAME:
                     kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
-                    return _use_in_call(str(name)), kept if name in _KEPT else set()
+                    return _use_in_call(str(name)), kept if name in KEPT else set()
             case ast.BinOp(left=left, right=right) if not _is_number(right if left is at else left, numbers):
                 return "arithmetic", set()
             case ast.Subscript() if parent.slice is at:
@@ -334,17 +295,12 @@ def _is_number(value: ast.expr, numbers: Set[str]) -> bool:
     return isinstance(value, ast.Constant) or (bool(paths := _paths(value)) and paths <= numbers)
 
 
-def _is_dict(value: ast.expr) -> bool:
-    made = isinstance(value, ast.Call) and called_name(value) in ("dict", "defaultdict", "OrderedDict", "Counter")
-    return made or isinstance(value, (ast.Dict, ast.DictComp))
-
-
 def _use_in_call(name: str) -> str:
-    if name in _SIZED:
+    if name in SIZED:
         return "size"
     if name in _ORDERS:
         return "order"
-    return "log" if name in _SHOWN else "store" if name in _KEPT else "other"
+    return "log" if name in SHOWN else "store" if name in KEPT else "other"
 
 
 def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None:
@@ -359,11 +315,6 @@ def _taken_number(function: ast.AST, source: str, span: Span) -> ast.expr | None
         column = len(line[: span.column].encode("utf-8", "replace"))
         calls = [node for node in calls if node.col_offset <= column < (node.end_col_offset or 0)] or calls
     return min(calls, key=lambda node: node.col_offset, default=None)
-
-
-def called_name(node: ast.Call) -> str:
-    """The last name of what is called: ``item`` of ``x.max().item()``."""
-    return str(getattr(node.func, "attr", None) or getattr(node.func, "id", None))
 
 
 def undecided(found: NumberCondition) -> str:
@@ -384,22 +335,17 @@ def _loops(function: ast.AST) -> list[ast.For | ast.While]:
     return [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While))]
 
 
-def _tests(function: ast.AST) -> Iterator[_Tested]:
-    found = [node for node in ast.walk(function) if isinstance(node, (ast.If, ast.While, ast.IfExp))]
-    yield from sorted(found, key=lambda node: (node.test.lineno, node.test.col_offset))
-
-
-def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> NumberCondition:
-    condition = _text(source, node.test)
+def _decision(source: str, function: ast.AST, node: Tested, origin: int) -> NumberCondition:
+    condition = text_of(source, node.test)
     taken = _taken_at(function, origin)
     value = _value_at(source, function, origin)
-    comparison, negated = _comparison(source, node.test)
+    comparison, negated = compared(source, node.test)
     held = {path for target, item in _bindings(function, origin) if item in taken for path in _paths(target)}
-    compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
-    direct = bool(taken) and (compared or origin == node.test.lineno)
+    is_compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
+    direct = bool(taken) and (is_compared or origin == node.test.lineno)
     required = ""
     if isinstance(node, ast.If):
-        required = negated if _raises(node.body) else comparison if _raises(node.orelse) else ""
+        required = negated if raises(node.body) else comparison if raises(node.orelse) else ""
     return NumberCondition(
         condition,
         node.test.lineno,
@@ -413,12 +359,13 @@ def _decision(source: str, function: ast.AST, node: _Tested, origin: int) -> Num
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
         is_size="size" in uses_of_number(source, Span(None, origin)),
-        only_shows=isinstance(node, ast.If) and all(map(_shows, [*node.body, *node.orelse])),
+        only_shows=isinstance(node, ast.If) and all(map(shows, [*node.body, *node.orelse])),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
+        kept=kept_by(source, function, node),
     )
 
 
-def _skips(node: _Tested) -> bool:
+def _skips(node: Tested) -> bool:
     """Whether it is ``if n == 0: continue`` or ``if not n: continue``."""
     match node:
         case ast.If(test=ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=0)]), body=[ast.Continue()]):
@@ -426,34 +373,6 @@ def _skips(node: _Tested) -> bool:
         case ast.If(test=ast.UnaryOp(op=ast.Not()), body=[ast.Continue()]):
             return True
     return False
-
-
-def _shows(statement: ast.stmt) -> bool:
-    """Whether a statement shows or keeps something."""
-    match statement:
-        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
-            return True
-        case ast.Expr(value=ast.Call() as call):
-            return called_name(call) in _SHOWN | _KEPT
-    return False
-
-
-def _comparison(source: str, test: ast.expr) -> tuple[str, str]:
-    """A condition as one comparison, and its negation; both empty where it is none."""
-    text = _text(source, test)
-    if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
-        return f"{text} != 0", f"{text} == 0"
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _comparison(source, test.operand)[::-1]
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-        return "", ""
-    sign = _NEGATED.get(type(test.ops[0]))
-    sides = (_text(source, test.left), _text(source, test.comparators[0]))
-    return text, f"{sides[0]} {sign} {sides[1]}" if sign else ""
-
-
-def _raises(body: Sequence[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Raise)
 
 
 def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | None:
@@ -515,7 +434,7 @@ def _bindings(function: ast.AST, line: int | None = None) -> Iterator[tuple[ast.
                 targets = [target]
             case ast.NamedExpr(target=target, value=value):
                 targets = [target]
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in _KEPT:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=kept, attr=attr), args=[*_, value])) if attr in KEPT:
                 targets = [kept]
             case _:
                 continue
@@ -536,8 +455,4 @@ def _value_at(source: str, function: ast.AST, line: int) -> str:
     """What takes the number at a line: the call of ``item`` or ``int``, else what is assigned there, else the line."""
     takes = [node for node in _calls_at(function, line) if called_name(node) in _TAKES]
     found = [*_taken_at(function, line), *takes, *(value for _, value in _bindings(function, line))]
-    return _text(source, found[0]) if found else source.split("\n")[line - 1].strip()
-
-
-def _text(source: str, node: ast.AST) -> str:
-    return " ".join((ast.get_source_segment(source, node) or "").split())
+    return text_of(source, found[0]) if found else source.split("\n")[line - 1].strip()

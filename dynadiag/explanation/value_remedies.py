@@ -67,12 +67,14 @@ def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
     )
 
 
-def _integer_of_instances(case: RecompileCase) -> Slots:
-    """An integer attribute of a module that another instance has otherwise."""
-    fits = _value(case, *ATTRIBUTES, type_="int") and case.fact.is_new_owner and not _is_callers(case)
+def _of_instances(case: RecompileCase) -> Slots:
+    """An attribute of a module that another instance has otherwise: an integer, a text."""
+    is_int = _value(case, *ATTRIBUTES, type_="int")
+    fits = (is_int or _value(case, *ATTRIBUTES, type_="other")) and case.fact.is_new_owner and not _is_callers(case)
     option = ", or set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`: a number is then a symbol"
-    of_module = case.fact.base == "module attribute"
-    return slots_if(fits and case.use is None, name=case.name, option=option if of_module else "")
+    of_module = is_int and case.fact.base == "module attribute"
+    noun = "an integer" if is_int else "a value"
+    return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if of_module else "")
 
 
 def _nouns(case: RecompileCase, noun: str) -> str:
@@ -305,19 +307,21 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),
     Remedy(
-        "value.integer_of_instances",
-        "Each instance has an integer {name} of its own, which is part of the code, and all instances share the "
+        "value.of_instances",
+        "Each instance has {noun} {name} of its own, which is part of the code, and all instances share the "
         "function's code and its limit. Compile what calls the instances, one after the other, so that they are parts "
         "of its graph{option}.",
-        _integer_of_instances,
-        trials=tried("layers_with_an_index", "modules_with_a_number"),
+        _of_instances,
+        trials=tried("layers_with_an_index", "modules_with_a_number", "layers_with_a_name"),
     ),
     Remedy(
         "value.attribute",
         "{what} changed, and the value is part of the code: set it once, before the first call. To switch between a "
         "few values call each once to warm up; what is new in each call (an id, a name) stays out of the compiled "
         "function.",
-        lambda case: slots_if(_value(case, *ATTRIBUTES, type_="other"), what=_nouns(case, "attribute")),
+        lambda case: slots_if(
+            _value(case, *ATTRIBUTES, type_="other") and _of_instances(case) is None, what=_nouns(case, "attribute")
+        ),
         trials=tried("an_attribute"),
     ),
     Remedy(

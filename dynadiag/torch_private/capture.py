@@ -35,6 +35,8 @@ TRANSLATOR_FRAMES = frozenset({"run", "step", "inline_call_"})
 
 _MAX_EMITTER_DISTANCE = 14  # frames between a logging handler and the emitting function; the most seen is 9
 _MAX_MANAGER_DISTANCE = 40  # frames between a logging handler and the manager of CUDA graphs
+_MAX_OPERATOR_DISTANCE = 60  # frames between a logging handler and the operator; the most seen is 37
+_FAKE_TENSOR = "/torch/_subclasses/fake_tensor.py"
 _HIGHER_ORDER = "/torch/_dynamo/variables/higher_order_ops.py"
 _DYNAMO = "/torch/_dynamo/"  # the user's functions may have the same names; their locals are not read
 
@@ -59,6 +61,24 @@ def emitter_locals(
             return dict(frame.f_locals)
         frame, distance = frame.f_back, distance + 1
     return None
+
+
+def dispatched_operator(start: FrameType | None) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the name and the arguments of the outermost operator that is run on fake tensors around a frame.
+
+    It is ``FakeTensorMode.dispatch`` (fake_tensor.py). None where a line of the program's decides, and no operator.
+    """
+    found, frame, distance = None, start, 0
+    while frame is not None and distance < _MAX_OPERATOR_DISTANCE:
+        if frame.f_code.co_name == "dispatch" and frame.f_code.co_filename.endswith(_FAKE_TENSOR):
+            found = str(frame.f_locals["func"]), tuple(frame.f_locals["args"])
+        frame, distance = frame.f_back, distance + 1
+    return found
+
+
+def sizes_of(tensor: Any) -> tuple[str, ...]:
+    """Return the sizes of a fake tensor, a symbol where tracing knows no number for it."""
+    return tuple(str(each.node._expr) if hasattr(each, "node") else str(each) for each in tensor.shape)
 
 
 def instruction_translators(start: FrameType | None, failure: BaseException | None) -> Iterator[Any]:

@@ -47,6 +47,8 @@ _OUTCOMES = {
     "export.error.unclassified": "error",
 }
 
+_SHAPES_FILE = "/torch/export/dynamic_shapes.py"  # its functions compare the inputs with ``dynamic_shapes``
+
 OnExport = Callable[[str | Exception], None]  # "begun", "ok" or "error"
 
 
@@ -241,6 +243,35 @@ def dimension_name(spec: object) -> str | None:
         case "Dim" | "_DerivedDim":  # `2*n` goes with ``n``
             return str(getattr(getattr(spec, "root", spec), "__name__", ""))
     return None
+
+
+def dimension_text(spec: object) -> str | None:
+    """How a program writes what it says of a dimension: ``n``, ``2*n``, ``Dim.AUTO``, ``8``; None for others."""
+    if spec is None or type(spec) is int:
+        return str(spec)
+    if type(spec).__name__ == "_DimHint":
+        return f"Dim.{getattr(getattr(spec, 'type', None), 'name', 'AUTO')}"
+    return str(getattr(spec, "__name__", "")) if type(spec).__name__ in ("Dim", "_DerivedDim", "_StaticDim") else None
+
+
+def given_shapes(frames: list[FrameType]) -> tuple[dict[str, Any], Any, bool] | None:
+    """Return the inputs of a failed export by their names, its ``dynamic_shapes``, and whether torch was at them.
+
+    ``frames`` are those of the call, and then those that the exception has passed. None where no shapes were given.
+    """
+    if (called := called_api(frames)) is None:
+        return None
+    values = frames[called[0]].f_locals
+    shapes, args = values.get("dynamic_shapes"), values.get("args")
+    if not isinstance(shapes, (dict, list, tuple)) or not isinstance(args, tuple):
+        return None
+    from torch.export.dynamic_shapes import _combine_args
+
+    compares = any(each.f_code.co_filename.endswith(_SHAPES_FILE) for each in frames)
+    try:
+        return _combine_args(values["mod"], args, values.get("kwargs")), shapes, compares
+    except TypeError:  # the inputs are not those of the module, which is what the export failed for
+        return None
 
 
 def packages_call(operator: Any) -> bool:

@@ -302,6 +302,154 @@ def test_symbols_of_an_export_are_told_apart_from_those_of_others(tmp_path: Path
         assert [each.compile_id for each in recording.symbols()] == ["export/0", "export/1"]
 
 
+def test_dynamic_shapes_that_do_not_fit_are_written_as_they_must_be(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def forward(self, batch: Any, pair: Any, scale: float = 1.0) -> torch.Tensor:
+            return (batch["a"] + pair[0] + pair[1]) * scale
+
+    n, x = torch.export.Dim("n"), torch.ones(4, 3)
+    given: list[Any] = [
+        {"batch": {"a": {0: n}}},
+        ({"a": {0: 2 * n}}, [{0: n}], None),
+        ({"a": {0: n}}, [{0: n}, {2: n}], None),
+        {"batch": {"a": (n, None)}, "pairs": None, "scale": None},
+        ({"a": {"0": torch.export.Dim.AUTO}}, [{0: torch.export.Dim.AUTO}, None], None),
+    ]
+    found = exports_of(
+        tmp_path / "run.dynadiag",
+        *(
+            lambda shapes=each: torch.export.export(Two(), ({"a": x}, [x, x], 2.0), dynamic_shapes=shapes)
+            for each in given
+        ),
+    )
+    assert [each.shapes for each in found] == [
+        "{'batch': {'a': {0: n}}, 'pair': [None, None], 'scale': None}",
+        "{'batch': {'a': {0: 2*n}}, 'pair': [{0: n}, None], 'scale': None}",
+        "{'batch': {'a': {0: n}}, 'pair': [{0: n}, None], 'scale': None}",
+        "{'batch': {'a': (n, None)}, 'pair': [None, None], 'scale': None}",
+        "{'batch': {'a': None}, 'pair': [{0: Dim.AUTO}, None], 'scale': None}",
+    ]
+    assert [each.wrong_shape and each.wrong_shape.partition(",")[0] for each in found] == [
+        *(None, None),
+        "`dynamic_shapes['pair'][1]` names dimension 2",
+        None,
+        "`dynamic_shapes['batch']['a']` names dimension '0'",
+    ]
+
+
+def test_what_failed_for_another_reason_has_no_other_shapes(tmp_path: Path) -> None:
+    shapes = ({0: torch.export.Dim("n")},)
+    (found,) = exports_of(
+        tmp_path / "run.dynadiag", lambda: torch.export.export(Gate(), (torch.ones(4),), dynamic_shapes=shapes)
+    )
+    assert (found.shapes, found.wrong_shape) == (None, None)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_makes_a_size_constant_has_the_operator_and_its_sizes(tmp_path: Path, strict: bool) -> None:
+    class Adds(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.relu() + y
+
+    class Views(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.view(4, -1) * y
+
+    class Branches(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x * y if x.shape[0] == 4 else x
+
+    told = []
+    for kind in (Adds, Views, Branches):
+        file, inputs = tmp_path / f"{kind.__name__}.dynadiag", (torch.ones(4, 3), torch.ones(1, 3))
+        inputs = (inputs[0], torch.ones(4, 3)) if kind is Adds else inputs
+        shapes = ({0: torch.export.Dim("n")}, None)
+        exports_of(file, lambda: torch.export.export(kind(), inputs, dynamic_shapes=shapes, strict=strict))  # noqa: B023
+        with dynadiag.open(file) as recording:
+            (finding,) = explain(recording).findings
+        told.append(next((each.text for each in finding.evidence if each.label == "operation"), None))
+    name = "inputs[0].size()[0]" if strict else "x.size()[0]"
+    assert told == [
+        f"`aten.add.Tensor of ({name}, 3), (4, 3)`",
+        f"`aten.view.default of ({name}, 3), [4, -1]`",
+        None,
+    ]
+
+
+def test_a_range_is_python_and_says_that_it_begins_at_two(tmp_path: Path) -> None:
+    class Halves(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[: x.shape[0] // 2] + x[x.shape[0] // 2 :]
+
+    file, x = tmp_path / "run.dynadiag", torch.ones(8, 4)
+    exports_of(file, lambda: export(Halves(), (x,), dynamic_shapes=({0: Dim("n")},)))
+    with dynadiag.open(file) as recording:
+        (finding,) = explain(recording).findings
+    assert finding.advice[0].text == (
+        "Write what the code holds for: `_n = Dim('_n', min=1)` and `n = 2*_n`. It begins at 2 all the same, and not "
+        "at 1: torch exports no size of 1."
+    )
+    followed = export(Halves(), (x,), dynamic_shapes=({0: 2 * Dim("_n", min=1)},)).module()
+    assert followed(torch.ones(6, 4)).shape == (3, 4)
+    with pytest.raises(AssertionError, match=r"Guard failed"):
+        followed(torch.ones(2, 4))
+
+
+def test_what_no_range_can_say_is_told_with_it(tmp_path: Path) -> None:
+    class Patches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cut, self.position = nn.Conv2d(1, 2, 4, 4), nn.Parameter(torch.zeros(1, 16, 2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.cut(x).flatten(2).transpose(1, 2) + self.position
+
+    file, x = tmp_path / "run.dynadiag", torch.ones(2, 1, 16, 16)
+    height, width = Dim("height", min=4, max=64), Dim("width", min=4, max=64)
+    exports_of(file, lambda: export(Patches(), (x,), dynamic_shapes=({2: height, 3: width},)))
+    with dynadiag.open(file) as recording:
+        (finding,) = explain(recording).findings
+    told = finding.advice[0].text
+    assert "`height = Dim('height', min=8, max=64)`" in told
+    assert "== 16`, of line" in told
+    sizes = {2: Dim("height", min=8, max=64), 3: Dim("width", min=8, max=64)}
+    followed = export(Patches(), (x,), dynamic_shapes=(sizes,)).module()
+    with pytest.raises(AssertionError, match=r"Guard failed"):
+        followed(torch.ones(2, 1, 32, 32))
+
+
+def test_a_branch_that_the_example_decided_is_told(tmp_path: Path) -> None:
+    class Short(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if x.shape[0] < 32 else x
+
+    file = tmp_path / "run.dynadiag"
+    exports_of(file, lambda: export(Short(), (torch.ones(8, 4),), dynamic_shapes=({0: Dim("n", max=512)},)))
+    with dynadiag.open(file) as recording:
+        (finding,) = explain(recording).findings
+    assert str(finding.cause).endswith(": `x.size()[0]` is 8 in the example, which decides `x.shape[0] < 32`")
+    assert "`x.clone()`" in finding.advice[1].text
+
+
+def test_an_export_that_the_recording_ends_in_is_told(tmp_path: Path) -> None:
+    class Interrupted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "run.dynadiag"
+    with dynadiag.record(file):
+        export(Inner(), (torch.ones(3),))
+        with contextlib.suppress(KeyboardInterrupt):
+            export(Interrupted(), (torch.ones(3),))
+    with dynadiag.open(file) as recording:
+        found, told = read_exports(recording), explain(recording).headline.sentence
+    assert [(each.function.rpartition(".")[2], each.is_open) for each in found] == [
+        ("forward", False),
+        ("forward", True),
+    ]
+    assert told.endswith("Interrupted.forward was still being exported at the end of the recording.")
+
+
 def test_the_function_that_is_replaced_comes_back(tmp_path: Path) -> None:
     from torch import _utils_internal
     from torch.export import _trace

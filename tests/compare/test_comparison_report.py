@@ -16,11 +16,11 @@ from dynadiag.compare.comparison_report import compare_document, comparison_text
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import CompileSummary, Gpu, Peak, VariantResult
 from dynadiag.explanation.formatting import short_duration
-from dynadiag.explanation.runtime_cost import CacheEntryRun, WarmCalls
+from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost, WarmCalls
 from dynadiag.render.json_document import encode
 from dynadiag.render.printer import Printer
 from dynadiag.trial.signature import Signature
-from tests.explanation.build import a_compile
+from tests.explanation.build import a_break, a_compile
 
 COMPILED = CompileSummary(
     seconds=4.0,
@@ -178,3 +178,14 @@ def test_variants_that_run_the_same_compiled_code_share_a_table_of_it() -> None:
     assert re.findall(r"compiled code in a warm call: (.+)", shown) == ["default"]
     one = replace(profiled, entries=entries[:1])
     assert "compiled code in a warm call" not in text(measured("default", 5.0, 0.005, one))
+
+
+@pytest.mark.parametrize(("seconds", "is_lost"), [(0.00001, True), (0.002, False)])
+def test_a_break_that_costs_less_than_calls_differ_by_is_said_to_be_lost(seconds: float, is_lost: bool) -> None:
+    entries = tuple(CacheEntryRun(a_compile(at, f"0/{at}"), 1.0, 1e-6, True) for at in range(2))
+    cost = CallCost(seconds, guard=0.0, entries=1.0, graphs=1.0, operators=0.0, launches=0.0)
+    warm = WarmCalls(10, 0.005, 7.0, 0.0, ())
+    profiled = replace(COMPILED, warm=warm, entries=entries, prices=((a_break(), cost),))
+    shown = " ".join(text(measured("default", 5.0, 0.005, profiled)).split())
+    assert ("what this break costs is lost in that" in shown) == is_lost
+    assert "what the breaks cost in a warm call: default" in shown

@@ -589,6 +589,33 @@ def takes_the_last(v: torch.Tensor) -> Any:
     return RECURRENT(v.view(1, -1, 1))[0][:, -1] * 2
 
 
+def takes_the_last_packed(v: torch.Tensor) -> Any:
+    padded, lengths = v.view(2, 2, 1), torch.tensor([2, 1])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(padded, lengths, batch_first=True)
+    _, (last, _) = RECURRENT(packed)
+    return last[-1] * 2
+
+
+def takes_the_last_padded(v: torch.Tensor) -> Any:
+    padded, lengths = v.view(2, 2, 1), torch.tensor([2, 1])
+    out, _ = RECURRENT(padded)
+    return out[torch.arange(len(lengths)), lengths - 1] * 2
+
+
+def warns_of_values(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if torch.isnan(half).any():
+        logging.getLogger("values").warning("nan")
+    return half + 1
+
+
+def warns_afterwards(compile_: Compile) -> Any:
+    result, found = compile_(lambda v: (v / 2 + 1, torch.isnan(v / 2).any()))(x)
+    if found:
+        logging.getLogger("values").warning("nan")
+    return [result]
+
+
 def allows_rnn() -> None:
     config.allow_rnn = True
 
@@ -807,6 +834,39 @@ def branches_on_values(v: torch.Tensor) -> torch.Tensor:
 
 def chooses(v: torch.Tensor) -> torch.Tensor:
     return torch.where(v.sum() > 0, v + 1, v - 1)
+
+
+def branches_on_two_values(v: torch.Tensor) -> torch.Tensor:
+    if v.sum() > 0 and not (v > 9).any():
+        return v + 1
+    return v - 1
+
+
+def chooses_by_two_values(v: torch.Tensor) -> torch.Tensor:
+    return torch.where((v.sum() > 0) & (torch.logical_not((v > 9).any())), v + 1, v - 1)
+
+
+def branches_or_keeps(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if half.max() > 0.1:
+        half = half.exp()
+    return half
+
+
+def takes_one_side_or_copies(v: torch.Tensor) -> Any:
+    half = v / 2
+    return torch.cond(half.max() > 0.1, lambda a: a.exp(), lambda a: a.clone(), (half,))
+
+
+def halves_or_keeps(v: torch.Tensor) -> torch.Tensor:
+    largest = v.max().item()
+    if largest > 0.1:
+        return v / 2
+    return v[:]
+
+
+def halves_or_copies_in_the_graph(v: torch.Tensor) -> Any:
+    return torch.cond(v.max() > 0.1, lambda a: a / 2, lambda a: a[:].clone(), (v,))
 
 
 def takes_one_side(v: torch.Tensor) -> Any:
@@ -2626,13 +2686,22 @@ class Indexed(nn.Module):
         return v * 2 + picked(kept, self.number)
 
 
+class Named(nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.name = f"layer{number}"
+
+    def forward(self, v: torch.Tensor, _kept: list[torch.Tensor]) -> torch.Tensor:
+        return v * 2 if self.name.endswith("3") else v + 1
+
+
 def picked(kept: list[torch.Tensor], number: int) -> torch.Tensor:
     return kept[number]
 
 
-def layers_with_an_index(*, together: bool) -> Program:
+def layers_with_an_index(*, together: bool, kind: type[nn.Module] = Indexed) -> Program:
     def run(compile_: Compile) -> Any:
-        layers, kept = [Indexed(number) for number in (2, 3)], [x, y, zeros, x + y]
+        layers, kept = [kind(number) for number in (2, 3)], [x, y, zeros, x + y]
         if together:
             return compile_(lambda v: layers[1](layers[0](v, kept), kept))(x)
         compiled = [compile_(layer) for layer in layers]
@@ -2809,6 +2878,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
+    "has_a_packed_rnn": (
+        calls(takes_the_last_packed, (x,)),
+        configured(calls(takes_the_last_padded, (x,)), allows_rnn),
+    ),
+    "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "finds": (
         calls(finds, (x,)),
@@ -2842,6 +2916,9 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "asserts_values": (calls(asserts_values, (x,)), calls(asserts_sizes, (x,))),
     "asserts_in_the_graph": (calls(asserts_values, (x,)), calls(asserts_in_the_graph, (x,))),
     "branches_on_values": (calls(branches_on_values, (x,)), calls(chooses, (x,))),
+    "branches_on_two_values": (calls(branches_on_two_values, (x,)), calls(chooses_by_two_values, (x,))),
+    "branches_or_keeps": (calls(branches_or_keeps, (x,)), calls(takes_one_side_or_copies, (x,))),
+    "halves_or_keeps": (calls(halves_or_keeps, (x,)), calls(halves_or_copies_in_the_graph, (x,))),
     "branches_to_one_side": (calls(branches_on_values, (x,)), calls(takes_one_side, (x,))),
     "logs_an_item": (
         calls(logs_an_item, (x,)),
@@ -3161,6 +3238,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(pads, (torch.ones(4), 4), (torch.ones(6), 6), dynamic=True),
     ),
     "layers_with_an_index": (layers_with_an_index(together=False), layers_with_an_index(together=True)),
+    "layers_with_a_name": (
+        layers_with_an_index(together=False, kind=Named),
+        layers_with_an_index(together=True, kind=Named),
+    ),
     "a_converted_module": (converts(before=False), converts(before=True)),
     "a_slice_with_an_offset": (slices_with_offsets(copied=False), slices_with_offsets(copied=True)),
     "drops_more": (drops_more(own=False), drops_more(own=True)),

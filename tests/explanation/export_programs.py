@@ -304,7 +304,44 @@ def doubles_in_the_graph(self: Any, v: Any) -> Any:
     return torch.cond(kept.numel() == 0, lambda v, _: v.new_zeros(1), lambda v, kept: v[kept] * 2, (v, kept))
 
 
+def doubles_what_is_short(self: Any, v: Any) -> Any:
+    if v.shape[0] < 32:
+        return v * 2
+    return v
+
+
+def doubles_or_copies(self: Any, v: Any) -> Any:
+    return torch.cond(v.shape[0] < 32, lambda v: v * 2, lambda v: v.clone(), (v,))
+
+
+def subtracts_the_one_before(self: Any, v: Any) -> Any:
+    return v[1:] - v[:-1]
+
+
+def adds_both(self: Any, batch: Any, w: Any) -> Any:
+    return batch["v"] + w
+
+
+short = exports(subtracts_the_one_before, flat, shapes=({0: Dim("n", min=0, max=64)},))
+both = ({"v": x}, x)
+
 PROGRAMS: dict[str, tuple[Program, Program]] = {
+    "exports_both_sides": (
+        exports(doubles_what_is_short, x, shapes=({0: n},)),
+        exports(doubles_or_copies, x, shapes=({0: n},)),
+    ),
+    "exports_a_difference": (
+        short,
+        exports(subtracts_the_one_before, flat, shapes=({0: Dim("n", min=3, max=64)},)),
+    ),
+    "exports_with_a_key_missing": (
+        exports(adds_both, *both, shapes={"batch": {"v": {0: n}}}),
+        exports(adds_both, *both, shapes={"batch": {"v": {0: n}}, "w": {0: n}}),
+    ),
+    "exports_with_a_dimension_too_many": (
+        exports(adds_both, *both, shapes={"batch": {"v": {0: n, 2: m}}, "w": {0: n}}),
+        exports(adds_both, *both, shapes={"batch": {"v": {0: n}}, "w": {0: n}}),
+    ),
     "exports_a_tensor_branch": (exports(branches, x), exports(chooses, x)),
     "exports_a_loop_that_returns": (exports(returns_in_a_loop, x), exports(makes_all_steps, x)),
     "exports_a_branch_on_a_size": (

@@ -39,6 +39,7 @@ OPTIONS = dict.fromkeys(
         "capture_dynamic_output_shape_ops",
         "allow_unspec_int_on_nn_module",
         "trace_autograd_ops",
+        "allow_rnn",
     ),
     False,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,27 @@ def test_what_is_met_while_an_exception_is_handled_follows_from_it(tmp_path: Pat
         raised, told = (item for item in explain(recording).findings if item.rule == "break")
     assert "NoneType" in raised.title
     assert (told.id, told.severity, told.caused_by) == ("GB0059", "note", 0)
+
+
+def names(x: torch.Tensor) -> torch.Tensor:
+    doubled = x * 2
+    name = uuid.uuid4().hex
+    return doubled + len(name)
+
+
+def test_an_exception_in_what_is_left_of_a_line_that_breaks_goes_with_the_break(tmp_path: Path) -> None:
+    """torch makes a symbol of the number that another call of `uuid4` returned, and cannot write that as text."""
+    torch._dynamo.reset()
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled = torch.compile(names, backend="eager")
+        for size in (4, 5):
+            compiled(torch.ones(size))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        found = explain(recording).findings
+    first = next(item for item in found if item.rule == "break")
+    raised = [item for item in found if item.id == "GB0088"]
+    assert first.id != "GB0088"
+    assert {(item.severity, found[item.caused_by or 0] is first) for item in raised} <= {("note", True)}
+    if VERSION == (2, 13):
+        (then,) = [each for each in first.evidence if each.label == "then"]
+        assert "TypeError" in then.text

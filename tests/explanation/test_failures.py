@@ -130,6 +130,8 @@ def test_a_mark_that_the_code_contradicts(tmp_path: Path) -> None:
     why = "`x.size()[0]` is marked dynamic, but the code fixes it to 12"
     leads(made, "return x.reshape(3, 4) + 1", "Dynamo, while it makes guards", why)
     assert "maybe_mark_dynamic" in made.findings[0].advice[0].text
+    operation = next(each.text for each in made.findings[0].evidence if each.label == "operation")
+    assert operation == "`aten.view.default of (x.size()[0],), [3, 4]`"
 
 
 def test_the_advice_on_a_contradicted_mark_works() -> None:

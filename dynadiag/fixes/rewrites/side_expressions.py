@@ -4,11 +4,13 @@ text with other names.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
+from dynadiag.explanation.branches import is_of_an_operand
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.rewrites.conditions import Unsuitable
 
@@ -28,8 +30,8 @@ def cond_call(condition: str, taken: str, other: str) -> str:
 
 
 def new_tensor(text: str) -> str:
-    """The value of a side: `torch.cond` takes none that is an operand itself."""
-    return f"{text}.clone()" if re.fullmatch(r"[\w.]+", text) else text
+    """The value of a side: `torch.cond` takes none that is an operand itself, or a view of one."""
+    return f"{text}.clone()" if is_of_an_operand(ast.parse(f"({text})", mode="eval").body) else text
 
 
 def effect_of(code: str) -> str:

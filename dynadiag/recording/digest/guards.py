@@ -114,15 +114,23 @@ def read_symbol(context: DigestContext, event: Event, metadata: dict[str, Any], 
     source = text_or_none(data.get("source")) or (str(sources[0]) if isinstance(sources, list) and sources else None)
     if event.kind == "create_symbol" and value is not None and source is not None:
         context.symbol_values[id_, source] = value
+    operands = context.take("operands", event.compile_id) if event.kind == "symbolic_shape_specialization" else None
     yield Symbol(
         compile_id=id_,
         name=str(data.get("symbol", "")),
         value=value,
         source=source,
         event=_KINDS[event.kind],
-        expression=text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
+        expression=_operation(operands) or text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
         user_stack=user_frames(context.parse_stack(_stack_of(id_, metadata, data))),
     )
+
+
+def _operation(data: Any) -> str | None:
+    """The operator that made a size constant, with what it was given: ``aten.view.default of (s0, 4), [8, -1]``."""
+    if not isinstance(data, dict) or not data.get("operator"):
+        return None
+    return f"{data['operator']} of {', '.join(map(str, list_or_empty(data.get('operands'))))}"
 
 
 def _stack_of(id_: str, metadata: dict[str, Any], data: dict[str, Any]) -> Any:

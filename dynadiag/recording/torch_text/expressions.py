@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["as_written", "symbols_in", "undecided_in"]
+__all__ = ["as_written", "joins_sizes", "symbols_in", "undecided_in"]
 
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 _UNDECIDED = re.compile(r"\bz?u[fi]?\d+\b")
+_ONE_NUMBER = re.compile(r"Eq\(.*, -?\d+\)$")
 _RELATIONS = {"Eq(": "==", "Ne(": "!="}
 _FLAT = "flat_args["  # strict export's name of the inputs
 
@@ -25,6 +26,15 @@ def undecided_in(text: str) -> tuple[str, ...]:
     ('u0', 'u1')
     """
     return tuple(dict.fromkeys(_UNDECIDED.findall(text)))
+
+
+def joins_sizes(text: str | None) -> bool:
+    """Whether an expression demands that several sizes make one number.
+
+    >>> [joins_sizes(each) for each in ("Eq(((s1//4))*((s2//4)), 16)", "Eq(s1, 16)", "Eq(s1 + 1, s2 + 1)")]
+    [True, False, False]
+    """
+    return _ONE_NUMBER.match(text or "") is not None and len(symbols_in(text)) > 1
 
 
 def as_written(text: str | None, names: Mapping[str, str]) -> str:

@@ -1,0 +1,233 @@
+"""The branch that a place is the condition of: its condition as an expression on tensors, and what its sides make.
+
+`torch.where` and `torch.cond` take the place of a branch on the values of a tensor. Both need a condition that is a
+tensor, the first two sides of one size, and the second two sides that return tensors of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynadiag.explanation.identity import enclosing_function
+from dynadiag.recording.records import Span
+
+__all__ = [
+    "KEPT",
+    "SHOWN",
+    "SIZED",
+    "Tested",
+    "called_name",
+    "compared",
+    "condition_at",
+    "is_of_an_operand",
+    "kept_by",
+    "kept_side",
+    "may_resize",
+    "only_shows",
+    "raises",
+    "required_at",
+    "shows",
+    "tensor_condition",
+    "tests_of",
+    "text_of",
+]
+
+Tested = ast.If | ast.While | ast.IfExp
+# Calls that take sizes.
+SIZED = frozenset(
+    {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "linspace", "range", "view", "reshape"}
+    | {"expand", "repeat", "narrow", "split", "tile", "topk", "new_zeros", "new_ones", "new_empty", "new_full", "roll"}
+)
+SHOWN = frozenset({"print", "debug", "info", "warning", "error", "log", "write", "warn"})
+KEPT = frozenset({"append", "add", "extend", "update", "setdefault", "put"})
+_RESIZES = SIZED | {"cat", "flatten", "masked_select", "nonzero", "pad", "squeeze", "unique", "unsqueeze"}
+_TRUTHS = frozenset({"any", "all", "isnan", "isinf", "isfinite", "isclose", "logical_and", "logical_or", "logical_not"})
+# Methods and functions whose result may be their operand, or share its memory.
+_ALIASES = frozenset(
+    {"view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "expand", "expand_as", "t"}
+    | {"transpose", "permute", "movedim", "swapaxes", "squeeze", "unsqueeze", "narrow", "select", "diagonal", "unfold"}
+    | {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool", "cpu"}
+    | {"cuda", "detach", "Identity", "real", "imag"}
+)
+_NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
+
+
+def called_name(node: ast.Call) -> str:
+    """The last name of what is called: ``item`` of ``x.max().item()``."""
+    return str(getattr(node.func, "attr", None) or getattr(node.func, "id", None))
+
+
+def tests_of(function: ast.AST | None) -> list[Tested]:
+    """The nodes of a function that have a condition, in the order of their conditions."""
+    nodes = () if function is None else ast.walk(function)
+    found = [node for node in nodes if isinstance(node, (ast.If, ast.While, ast.IfExp))]
+    return sorted(found, key=lambda node: (node.test.lineno, node.test.col_offset))
+
+
+def text_of(source: str, node: ast.AST) -> str:
+    """The text of a node, on one line."""
+    return " ".join((ast.get_source_segment(source, node) or "").split())
+
+
+def condition_at(source: str | None, span: Span) -> str | None:
+    """Return the condition of a branch or loop that a line belongs to."""
+    return next((text_of(source or "", node.test) for node in _tests_at(source, span)), None)
+
+
+def tensor_condition(source: str | None, span: Span) -> str:
+    """The condition that a place belongs to as one expression of tensors; empty where it may not be one."""
+    tests = _tests_at(source, span)
+    here = [node for node in tests if _holds(node.test, span)] or tests
+    return _tensor_text(source or "", here[-1].test) if here else ""
+
+
+def _holds(test: ast.expr, span: Span) -> bool:
+    at = (span.line or 0, span.column or 0)
+    return (test.lineno, test.col_offset) <= at < (test.end_lineno or 0, test.end_col_offset or 0)
+
+
+def _tensor_text(source: str, test: ast.expr) -> str:
+    """``and`` and ``not`` ask for one truth value; ``&`` and `torch.logical_not` are computed for tensors."""
+    match test:
+        case ast.BoolOp(values=values):
+            parts = [_tensor_text(source, each) if _is_truth(each) else "" for each in values]
+            sign = " & " if isinstance(test.op, ast.And) else " | "
+            return sign.join(f"({part})" for part in parts) if all(parts) else ""
+        case ast.UnaryOp(op=ast.Not()):
+            inner = _tensor_text(source, test.operand)
+            return f"torch.logical_not({inner})" if inner else ""
+        case ast.Call(func=ast.Name(id="bool"), args=[value]):
+            return _tensor_text(source, value)
+        case ast.Compare(ops=[single]):
+            return text_of(source, test) if type(single) in _NEGATED else ""
+        case ast.Compare() | ast.NamedExpr():
+            return ""
+    text = text_of(source, test)
+    return text if _is_truth(test) else f"{text} != 0"
+
+
+def _is_truth(test: ast.expr) -> bool:
+    """Whether an expression is true or false by itself, and not by being zero or not."""
+    if isinstance(test, ast.Call):
+        return called_name(test) in _TRUTHS
+    return isinstance(test, (ast.Compare, ast.BoolOp)) or (isinstance(test, ast.UnaryOp) and _is_truth(test.operand))
+
+
+def compared(source: str, test: ast.expr) -> tuple[str, str]:
+    """A condition as one comparison, and its negation; both empty where it is none."""
+    text = text_of(source, test)
+    if isinstance(test, (ast.Name, ast.Attribute, ast.Call)):
+        return f"{text} != 0", f"{text} == 0"
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return compared(source, test.operand)[::-1]
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return "", ""
+    sign = _NEGATED.get(type(test.ops[0]))
+    sides = (text_of(source, test.left), text_of(source, test.comparators[0]))
+    return text, f"{sides[0]} {sign} {sides[1]}" if sign else ""
+
+
+def raises(body: Sequence[ast.stmt]) -> bool:
+    """Whether a side of a branch ends in an exception."""
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def shows(statement: ast.stmt) -> bool:
+    """Whether a statement shows or keeps something."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return called_name(call) in SHOWN | KEPT
+    return False
+
+
+def only_shows(source: str | None, span: Span) -> bool:
+    """Whether the sides of the branch at a line do nothing but show or keep something."""
+    branches = [node for node in _tests_at(source, span) if isinstance(node, ast.If)]
+    return bool(branches) and all(shows(each) for node in branches for each in (*node.body, *node.orelse))
+
+
+def required_at(source: str | None, span: Span) -> str | None:
+    """Return what must hold at a line where one side of a branch does nothing but raise; None elsewhere."""
+    for node in _tests_at(source, span):
+        if isinstance(node, ast.If):
+            text, negated = compared(source or "", node.test)
+            sides = {negated: node.body, text: node.orelse}
+            return next((held for held, side in sides.items() if held and len(side) == 1 and raises(side)), None)
+    return None
+
+
+def may_resize(source: str | None, span: Span) -> bool:
+    """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
+    function = enclosing_function(source, span.line)
+    branches = [node for node in _tests_at(source, span) if isinstance(node, ast.If)]
+    values = [each for node in branches for each in (*node.body, *(node.orelse or _sides(function, node)[1][:1]))]
+    inner = [each for value in values for each in ast.walk(value)]
+    return any(
+        isinstance(each, ast.Slice) or (isinstance(each, ast.Call) and called_name(each) in _RESIZES) for each in inner
+    )
+
+
+def kept_side(source: str | None, span: Span) -> str:
+    """What a side of the branch at a line has for its value without computing anything: ``v``, or a view such as
+    ``v[:2]``. Empty where each side makes a tensor of its own.
+    """
+    function = enclosing_function(source, span.line)
+    tests = _tests_at(source, span)
+    return kept_by(source or "", function, tests[0]) if tests and function is not None else ""
+
+
+def kept_by(source: str, function: ast.AST, node: Tested) -> str:
+    """`kept_side` of a branch in a function."""
+    if isinstance(node, ast.IfExp):
+        return next((text_of(source, each) for each in (node.body, node.orelse) if is_of_an_operand(each)), "")
+    made = [_assigned(side) for side in _sides(function, node)] if isinstance(node, ast.If) else []
+    for own, other in zip(made, made[::-1], strict=True):
+        for name, value in own.items():
+            if is_of_an_operand(value) and not (isinstance(value, ast.Name) and value.id in own):
+                return text_of(source, value)
+            if name not in other and not any(isinstance(each, ast.Return) for each in ast.walk(node)):
+                return name
+    return ""
+
+
+def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """The last value of each name that the statements of a side assign, and of what it returns."""
+    found: dict[str, ast.expr] = {}
+    for statement in side:
+        match statement:
+            case ast.Assign(targets=[target], value=value):
+                found[ast.unparse(target)] = value
+            case ast.AugAssign(target=target, op=operator, value=value):
+                found[ast.unparse(target)] = ast.BinOp(target, operator, value)
+            case ast.Return(value=ast.expr() as value):
+                values = value.elts if isinstance(value, ast.Tuple) else [value]
+                found |= {f"return {place}": each for place, each in enumerate(values)}
+    return found
+
+
+def is_of_an_operand(value: ast.expr) -> bool:
+    """Whether the value of an expression may be, or share its memory with, a tensor that it reads."""
+    return isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) or (
+        isinstance(value, ast.Call) and called_name(value) in _ALIASES
+    )
+
+
+def _sides(function: ast.AST | None, node: ast.If) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The statements of both sides: where the first returns and there is no second, it is what follows."""
+    if node.orelse or not isinstance(node.body[-1], ast.Return) or function is None:
+        return node.body, node.orelse
+    blocks = (getattr(each, "body", None) for each in ast.walk(function))
+    block: list[ast.stmt] = next((block for block in blocks if isinstance(block, list) and node in block), [node])
+    return node.body, block[block.index(node) + 1 :]
+
+
+def _tests_at(source: str | None, span: Span) -> list[Tested]:
+    """The nodes of the function around a line that have a condition there."""
+    return [
+        node
+        for node in tests_of(enclosing_function(source, span.line) if source is not None else None)
+        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0)
+    ]
