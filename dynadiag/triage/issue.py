@@ -253,15 +253,16 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
-    """A search for issues of the same failure: by its error, or the words of a message whose type is Python's own, the
-    operator or the function that is called, and the file of torch.
+    """A search for issues of the same failure: by its error, or the words of its message where its type says little,
+    the operator or the function that is called, and the file of torch.
     """
     failure = _failure_of(case)
     if failure is None or case.redacted:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
     type_, message = _error(failure, case)
-    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if hasattr(builtins, type_) else []
+    vague = hasattr(builtins, type_) or type_ == "Unsupported"
+    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if vague else []
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
     names = names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]

@@ -13,6 +13,7 @@ from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
 from dynadiag.render.json_document import encode
+from dynadiag.render.markdown import inline_code
 from dynadiag.triage.document import PartDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.issue import TriagedCase, issue_text
 from dynadiag.trial.signature import Signature
@@ -180,6 +181,11 @@ def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
             "wrong result: 22 of 24 elements differ, by up to 0.437",
         ),
         ("AssertionError", "rotate() saw rows", "wrong result: an assertion fails: rotate() saw rows"),
+        (
+            "torch._dynamo.exc.Unsupported",
+            "Unsupported function call\n  Explanation: Dynamo cannot trace `Rate`\n  Hint: Avoid it.",
+            "Unsupported: Unsupported function call: Dynamo cannot trace `Rate`",
+        ),
         ("ValueError", "word " * 40, f"ValueError: {'word ' * 20}word ..."),
     ],
 )
@@ -188,7 +194,7 @@ def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str,
     assert case.minify is not None
     failure = FailureDocument("exception", type_, message, None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
-    assert f"`{said}`" in text.splitlines()[0]
+    assert f": {inline_code(said)}" in text.splitlines()[0]
 
 
 def test_the_title_of_a_crash_names_its_signal_once() -> None:
@@ -254,6 +260,7 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
         ),
         ("RuntimeError", "a b c d e f g h i j", "a b c d e f g h"),
         ("TorchRuntimeError", "no matter what", "TorchRuntimeError"),
+        ("Unsupported", "Unsupported call\n  Explanation: Dynamo cannot trace `f`", "Unsupported call"),
     ],
 )
 def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, message: str, words: str) -> None:
@@ -301,6 +308,13 @@ def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
     text = issue_text(a_case(repro_output=said))
     assert "alice" not in text
     assert "-Ltorch/lib -o a.so" in text
+
+
+def test_a_link_stays_whole() -> None:
+    link = "https://pytorch.org/docs/stable/library.html"
+    text = issue_text(a_case(repro_output=f"see {link} or file:///home/alice/a.html"))
+    assert link in text
+    assert "alice" not in text
 
 
 def test_a_minify_that_was_interrupted_tells_its_trials() -> None:
