@@ -23,6 +23,7 @@ __all__ = [
     "find_by_witness",
     "kind_name",
     "kind_plural",
+    "names_decision",
     "switch_all_off",
     "union",
 ]
@@ -141,7 +142,7 @@ def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | No
     named: set[str] = set()
     outcome = failure
     for _ in range(_MAX_WITNESSES):
-        new = _named(pool, outcome, named)
+        new = names_decision(outcome, [point for key, point in pool.points.items() if key not in named])
         if not new:
             return frozenset(named) if pool.search.status(outcome) == "different" else None
         named |= new
@@ -151,13 +152,10 @@ def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | No
     return None
 
 
-def _named(pool: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
-    """The decisions that the first witness matches, without those that are off already."""
-    for name in outcome.witness:
-        matching = {k for k, p in pool.points.items() if name in (k, p.name, p.target)} - already
-        if matching:
-            return matching
-    return set()
+def names_decision(outcome: Outcome, points: Collection[Decision]) -> set[str]:
+    """The keys of the decisions that the first witness of a failure matches."""
+    matching = ({p.key for p in points if name in (p.key, p.name, p.target)} for name in outcome.witness)
+    return next(filter(None, matching), set())
 
 
 def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:

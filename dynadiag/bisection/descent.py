@@ -25,6 +25,7 @@ from dynadiag.bisection.decisions import (
     find_by_witness,
     kind_name,
     kind_plural,
+    names_decision,
     switch_all_off,
     union,
 )
@@ -54,6 +55,8 @@ __all__ = ["DescentResult", "descend", "find_culprits"]
 _COMPUTED_AS_THEY_ARE = tuple(
     f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)
 )
+
+_WHOLE_GRAPHS = ("graph", "dynamo_graph")
 
 # What it means to switch a kind off, where that is another word.
 _OFF = {"node": "uncompiled", "kernel": "without vectors"}
@@ -88,7 +91,8 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     notes = list(fakes.notes)
     part = find_needed_graphs(search, base, recorded)
     classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]
-    for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
+    named = [c for c in classes if names_decision(recorded, [p for p in recorded.points if p.group == c])]
+    for name, helped in _explaining_kinds(search, part.plan, classes, named, _statuses_when_gone(search, base, rung)):
         points = {p.key: p for p in recorded.points if p.group == name}
         more = helped.points if name != "frame" else ()
         points |= {p.key: p for p in more if p.group == name and p.key not in points}
@@ -249,13 +253,19 @@ def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str
 
 
 def _explaining_kinds(
-    search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
+    search: TrialSearch, base: Plan, classes: Sequence[str], named: Sequence[str], gone: Sequence[str]
 ) -> Iterable[tuple[str, Outcome]]:
     """The kinds that may explain the failure, likeliest first, each with the outcome of switching it off alone.
 
     The kind where the shortest explaining prefix ends comes first. A kind that does not help alone explains nothing.
+    Where no less than a graph helps, the program may fail twice: then a kind counts if the failure names a decision of
+    it, and with it off only another failure is left.
     """
     best = _shortest_explaining_prefix(search, base, classes, gone)
+    for name in named if best is None or classes[best] in _WHOLE_GRAPHS else ():
+        outcome = _run_without_kinds(search, base, (name,))
+        if search.status(outcome) == "different":
+            yield name, outcome
     ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
     for name in ordered:
         outcome = _run_without_kinds(search, base, (name,))

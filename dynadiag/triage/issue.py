@@ -140,7 +140,8 @@ def _rung(case: TriagedCase) -> str | None:
 def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
-        return ["# torch.compile"]
+        passes = case.bisect is not None and case.bisect.verdict == "passes"
+        return [f"# torch.compile{': no failure' if passes else ''}"]
     type_, message = _error(failure, case)
     message = first_line(message).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
@@ -168,7 +169,7 @@ def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     if case.shown is None or not _has_proved_repro(case) or _asserts(case.shown):
         return type_, message
     shown = _error_itself(case.shown)
-    if shown[0] != type_:
+    if shown[0] != type_ or not shown[1].partition("\n")[0].strip():  # the reduction may have taken its words
         return type_, message
     if type_ != "wrong result":
         return shown

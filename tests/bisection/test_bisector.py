@@ -118,6 +118,35 @@ def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_p
     assert all(trial.pid for trial in trials)
 
 
+# Without the first failure another one shows, which only a graph that is uncompiled does not have.
+TWO_FAILURES = """
+import torch, torch._inductor.lowering as lowering
+
+@torch.library.custom_op("two::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x.half()
+
+half.register_fake(torch.empty_like)
+
+def raises(x):
+    raise RuntimeError("no erf today")
+
+lowering.lowerings[torch.ops.aten.erf.default] = raises
+
+def f(x):
+    return torch.erf(x) + torch.ops.two.half(x).view(torch.int16).sum()
+
+torch.compile(f)(torch.ones(4))
+"""
+
+
+def test_of_two_failures_the_one_that_shows_is_named(bisected: Bisected) -> None:
+    verdict = bisected(TWO_FAILURES)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("lowering", "erf")]
+    assert "another failure shows" in verdict.confirmed[0]
+
+
 BRANCHES = """
 import torch, torch._inductor.lowering as lowering
 

@@ -282,6 +282,10 @@ def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
         text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
         assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
         assert f"it raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+    reduced = replace(shown, message="\n  target: aten.erf.default")
+    failure = replace(shown, message="no erf today")
+    text = issue_text(replace(case, shown=reduced, minify=replace(case.minify, failure=failure)))
+    assert "`RuntimeError: no erf today`" in text.splitlines()[0]
 
 
 def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> None:
@@ -298,6 +302,7 @@ def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     note = "output 0 differs; rounding, by a float64 run"
     found = replace(a_case().bisect, verdict="passes", failure=None, culprits=(), notes=(note,))  # type: ignore[type-var]
     text = issue_text(a_case(bisect=found, minify=None, repro="", accuracy=True))
+    assert text.startswith("# torch.compile: no failure\n")
     assert "No compiled call gives a wrong result." in text
     assert "The program does not fail." not in text
     assert text.count(note) == 1
