@@ -296,7 +296,7 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     made = case.minify
     if _has_proved_repro(case) and made is not None:
         yield "#### Minimal repro"
-        yield f"{_sizes(made)} It fails as the program does, in a fresh process."
+        yield f"{_sizes(made)} It fails as the program does, in a fresh process.{_shown_culprits(case, made)}"
         yield _source(case.repro, f"the file {inline_code(case.repro_name)} beside this issue")
         return
     if made is not None and case.repro:
@@ -305,6 +305,15 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     if case.program:
         yield "#### Program"
         yield _source(case.program, f"the file of {inline_code(strip_directories(case.command))}")
+
+
+def _shown_culprits(case: TriagedCase, made: MinifyDocument) -> str:
+    """Which of several culprits the repro shows, where it shows fewer of them: each fails by itself."""
+    kinds = [culprit.kind for culprit in case.bisect.culprits] if case.bisect else []
+    if not 0 < len(made.bisected) < len(kinds) or {each.kind for each in made.bisected} != set(kinds):
+        return ""
+    names = ", ".join(f"{each.kind} {inline_code(each.name)}" for each in made.bisected)
+    return f" Of the {len(kinds)} that are at fault in the program, it shows {names}."
 
 
 def _source(text: str, place: str) -> str:

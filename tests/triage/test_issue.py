@@ -298,6 +298,17 @@ def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> No
     assert text.splitlines()[0].endswith("at fault: lowering `tanh`")
 
 
+def test_of_several_culprits_it_says_which_the_repro_shows() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    minified = replace(case.minify, bisected=(ReproCulpritDocument("lowering", "tanh", "forward"),))
+    more = replace(case.bisect, culprits=case.bisect.culprits * 2)
+    said = "Of the 2 that are at fault in the program, it shows lowering `tanh`."
+    assert said in issue_text(replace(case, minify=minified, bisect=more))
+    assert "Of the" not in issue_text(replace(case, minify=minified))
+
+
 def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     note = "output 0 differs; rounding, by a float64 run"
     found = replace(a_case().bisect, verdict="passes", failure=None, culprits=(), notes=(note,))  # type: ignore[type-var]
