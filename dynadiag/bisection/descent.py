@@ -23,6 +23,7 @@ from dynadiag.bisection.decisions import (
     build_culprits,
     find_by_bisection,
     find_by_witness,
+    functions_of,
     kind_name,
     kind_plural,
     names_decision,
@@ -381,10 +382,12 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
         return DescentResult(notes=(f"{names} ({pool.name}) not confirmed: {which}",))
+    chosen = [[point for key, point in pool.points.items() if key in one] for one in sets]
     together = [
-        f"{list_counted(point.name for key, point in pool.points.items() if key in one)} fail only together"
-        for one in sets
-        if len(one) > 1 and pool.name not in ("node", *ONE_CULPRIT_A_SET)
+        f"{list_counted(point.name for point in points)} fail only together"
+        for points in chosen
+        if len(functions_of(points) if pool.name == "frame" else points) > 1
+        and pool.name not in ("node", *ONE_CULPRIT_A_SET)
     ]
     if pool.users:
         read = ", ".join(dict.fromkeys(name for key in keys for name in pool.points[key].reads))

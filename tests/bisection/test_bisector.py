@@ -286,6 +286,31 @@ def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
     assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
 
 
+# The code after each graph break is a frame of its own, which there is only if the one before it is compiled.
+AFTER_BREAKS = """
+import torch
+
+def f(x):
+    print("one")
+    y = x + 1
+    print("two")
+    return torch.as_tensor([y.mean(), y.max()])
+
+f(torch.arange(3.0))
+torch.compile(f)(torch.arange(3.0))
+"""
+
+
+def test_what_follows_a_graph_break_is_the_same_function(bisected: Bisected, tmp_path: Path) -> None:
+    verdict = bisected(AFTER_BREAKS)
+    assert (verdict.verdict, verdict.rung) == ("found", "eager")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("frame", "f")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 8),)
+    assert not any("together" in note for note in verdict.notes)
+    assert verdict.confirmed[0] == "with exactly f off it passes"
+
+
 MEMBERS = """
 import torch
 
