@@ -38,6 +38,8 @@ _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
+_WORD = re.compile("[A-Za-z]{2}")
+_SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
@@ -126,8 +128,15 @@ def issue_text(case: TriagedCase) -> str:
 
 
 def _failure_of(case: TriagedCase) -> FailureDocument | None:
-    found = case.minify.failure if case.minify else None
-    return found or (case.bisect.failure if case.bisect else None)
+    """The failure of the call that was reduced, which says more than an assertion of the program; not where only its
+    memory differs: the program shows what that leads to.
+    """
+    made, own = _failure_of_call(case), case.bisect.failure if case.bisect else None
+    return own if own is not None and (made is None or _SHARED_MEMORY in made.message) else made
+
+
+def _failure_of_call(case: TriagedCase) -> FailureDocument | None:
+    return case.minify.failure if case.minify else None
 
 
 def _rung(case: TriagedCase) -> str | None:
@@ -167,7 +176,8 @@ def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     """
     type_, message = _error_itself(failure)
     if case.shown is None or not _has_proved_repro(case) or _asserts(case.shown):
-        return type_, message
+        wordless = _asserts(failure) and not _WORD.search(failure.message)
+        return type_, (_failed_assertion(case) if wordless else None) or message
     shown = _error_itself(case.shown)
     if shown[0] != type_ or not shown[1].partition("\n")[0].strip():  # the reduction may have taken its words
         return type_, message
@@ -196,6 +206,13 @@ def _asserts(failure: FailureDocument) -> bool:
     return type_ == "AssertionError" and not failure.where and compared_values(message) is None
 
 
+def _failed_assertion(case: TriagedCase) -> str | None:
+    """What the proved repro asserts last, which is what fails: an assertion may have no words of its own."""
+    tree = ast.parse(case.repro if _has_proved_repro(case) else "")
+    asserted = [ast.unparse(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return f"{_ASSERTION}: {asserted[-1]}" if asserted else None
+
+
 def _whole_words(text: str, most: int) -> str:
     """The text, cut between two words if it is longer than ``most`` characters."""
     if len(text) <= most:
@@ -220,6 +237,9 @@ def _description(case: TriagedCase) -> Iterator[str]:
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
+        made = _failure_of_call(case)
+        if made is not None and made is not failure and not case.redacted:
+            sentence += f" In its compiled call, {inline_code(made.message.removeprefix(_GRAPH))}."
     yield sentence
     yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same

@@ -110,6 +110,20 @@ def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, to
     assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
 
 
+def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    shared = "other outputs share memory with the inputs or one another than uncompiled"
+    own = FailureDocument("exception", "AssertionError", "the buffer holds 300.0", None, None)
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {shared}", None, None)
+    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure)
+    text = issue_text(replace(case, bisect=bisect, minify=minify))
+    assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
+    assert f"In its compiled call, `{shared}`." in text
+    assert shared in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+
+
 def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
     wrong = right.clone()
     wrong[2] += difference
@@ -195,6 +209,15 @@ def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str,
     failure = FailureDocument("exception", type_, message, None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert f": {inline_code(said)}" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(("message", "told"), [("[]", "state == [1]"), ("", "state == [1]"), ("no rows", "no rows")])
+def test_an_assertion_without_words_is_told_by_what_it_asserts(message: str, told: str) -> None:
+    failure = FailureDocument("exception", "AssertionError", message, None, None)
+    case = a_case(repro="import torch\nassert state == [1], state\n", shown=failure)
+    assert case.minify is not None
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert f"`wrong result: an assertion fails: {told}`" in text.splitlines()[0]
 
 
 def test_the_title_of_a_crash_names_its_signal_once() -> None:
