@@ -15,13 +15,14 @@ from dynadiag.render.report import report
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute")
 
+# A recording also names files that torch met before in this process: no other test may have the word in its name.
 PROGRAM = '''
 import torch
 
 class Config:
-    token = "planted: one"
+    token = "confidential: one"
 
-config, table, run = Config(), {"planted_two": 2.0}, "_".join(["planted", "at", "run", "time"])
+config, table, run = Config(), {"confidential_two": 2.0}, "_".join(["confidential", "at", "run", "time"])
 
 @torch.library.custom_op("dynadiag_redact::op", mutates_args=())
 def op(x: torch.Tensor, name: str) -> torch.Tensor:
@@ -32,24 +33,24 @@ def _(x, name):
     return torch.empty_like(x)
 
 def raises(x):
-    raise ValueError(f"planted three {len(x)}")
+    raise ValueError(f"confidential three {len(x)}")
 
 def step(x, mode, run):
-    """A planted docstring."""
-    if mode == "planted_four" or config.token == "planted: one":
-        x = torch.relu(x) * table["planted_two"]
-    if run == "planted_at_run_time":
-        x = op(x, "planted five")
-    torch._dynamo.graph_break("planted six")
+    """A confidential docstring."""
+    if mode == "confidential_four" or config.token == "confidential: one":
+        x = torch.relu(x) * table["confidential_two"]
+    if run == "confidential_at_run_time":
+        x = op(x, "confidential five")
+    torch._dynamo.graph_break("confidential six")
     try:
         raises(x)
     except ValueError:
         return x
 
 compiled = torch.compile(step, backend="aot_eager")
-compiled(torch.ones(3), "planted_four", run)
-compiled(torch.ones(3), "planted seven", run)
-compiled(torch.ones(3), "planted_four", run + "x")
+compiled(torch.ones(3), "confidential_four", run)
+compiled(torch.ones(3), "confidential seven", run)
+compiled(torch.ones(3), "confidential_four", run + "x")
 '''
 
 
@@ -62,7 +63,7 @@ def test_no_text_of_the_program_is_in_a_recording(tmp_path: Path) -> None:
     with dynadiag.open(path) as recording:
         raw = b"".join(recording.raw()).decode()
         found = report(recording)
-    assert "planted" not in raw
+    assert [line for line in raw.splitlines() if "confidential" in line] == []
     reasons = [reason for item in found.recompiles for reason in item.reasons]
     first = next(reason for reason in reasons if reason.guard.startswith(f"L[{'mode'!r}]"))
     assert first.was != first.now  # two texts are still told apart
