@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from dynadiag.bisection.hash_search import Speculate, find_culprit_sets, find_minimal_set, suffixes
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Culprit
+from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.trial.decision_kinds import kind_named
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch, hash_bits
@@ -21,8 +22,10 @@ __all__ = [
     "build_culprits",
     "find_by_bisection",
     "find_by_witness",
+    "functions_of",
     "kind_name",
     "kind_plural",
+    "names_decision",
     "switch_all_off",
     "union",
 ]
@@ -141,7 +144,7 @@ def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | No
     named: set[str] = set()
     outcome = failure
     for _ in range(_MAX_WITNESSES):
-        new = _named(pool, outcome, named)
+        new = names_decision(outcome, [point for key, point in pool.points.items() if key not in named])
         if not new:
             return frozenset(named) if pool.search.status(outcome) == "different" else None
         named |= new
@@ -151,13 +154,10 @@ def find_by_witness(pool: DecisionPool, failure: Outcome) -> frozenset[str] | No
     return None
 
 
-def _named(pool: DecisionPool, outcome: Outcome, already: set[str]) -> set[str]:
-    """The decisions that the first witness matches, without those that are off already."""
-    for name in outcome.witness:
-        matching = {k for k, p in pool.points.items() if name in (k, p.name, p.target)} - already
-        if matching:
-            return matching
-    return set()
+def names_decision(outcome: Outcome, points: Collection[Decision]) -> set[str]:
+    """The keys of the decisions that the first witness of a failure matches."""
+    matching = ({p.key for p in points if name in (p.key, p.name, p.target)} for name in outcome.witness)
+    return next(filter(None, matching), set())
 
 
 def find_by_bisection(pool: DecisionPool, known: Sequence[frozenset[str]] = ()) -> list[frozenset[str]]:
@@ -245,13 +245,32 @@ _MAX_CULPRITS = 3  # decisions that are listed one by one; more are grouped by o
 
 
 def build_culprits(group: str, points: Mapping[str, Decision], sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
-    """The culprits for sets of decisions of one kind. Each set of fusions is one culprit; otherwise each decision is
-    one.
+    """The culprits for sets of decisions of one kind. Each set of fusions is one culprit, and so are the parts of one
+    function between its graph breaks; otherwise each decision is one.
     """
     if group in ONE_CULPRIT_A_SET:
         return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)
     keys = frozenset().union(*sets)
-    return _culprits([points[k] for k in points if k in keys])
+    chosen = [points[k] for k in points if k in keys]
+    if group == "frame":
+        return tuple(replace(_culprit(parts[-1:]), name=original_name(parts[0].name)) for parts in functions_of(chosen))
+    return _culprits(chosen)
+
+
+def functions_of(frames: Iterable[Decision]) -> list[list[Decision]]:
+    """The frames of each function: what follows a graph break is a frame of its own."""
+    found: list[list[Decision]] = []
+    for frame in frames:
+        whole = [parts for parts in found if is_resume_function(frame.name) and _function(parts[0]) == _function(frame)]
+        if whole:
+            whole[-1].append(frame)
+        else:
+            found.append([frame])
+    return found
+
+
+def _function(frame: Decision) -> tuple[str, list[str]]:
+    return original_name(frame.name), [file for file, _ in frame.lines]
 
 
 def _fusion(parts: Sequence[Decision]) -> Culprit:

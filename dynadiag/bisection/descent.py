@@ -23,8 +23,10 @@ from dynadiag.bisection.decisions import (
     build_culprits,
     find_by_bisection,
     find_by_witness,
+    functions_of,
     kind_name,
     kind_plural,
+    names_decision,
     switch_all_off,
     union,
 )
@@ -54,6 +56,8 @@ __all__ = ["DescentResult", "descend", "find_culprits"]
 _COMPUTED_AS_THEY_ARE = tuple(
     f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)
 )
+
+_WHOLE_GRAPHS = ("graph", "dynamo_graph")
 
 # What it means to switch a kind off, where that is another word.
 _OFF = {"node": "uncompiled", "kernel": "without vectors"}
@@ -88,7 +92,8 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     notes = list(fakes.notes)
     part = find_needed_graphs(search, base, recorded)
     classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]
-    for name, helped in _explaining_kinds(search, part.plan, classes, _statuses_when_gone(search, base, rung)):
+    named = [c for c in classes if names_decision(recorded, [p for p in recorded.points if p.group == c])]
+    for name, helped in _explaining_kinds(search, part.plan, classes, named, _statuses_when_gone(search, base, rung)):
         points = {p.key: p for p in recorded.points if p.group == name}
         more = helped.points if name != "frame" else ()
         points |= {p.key: p for p in more if p.group == name and p.key not in points}
@@ -249,13 +254,19 @@ def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str
 
 
 def _explaining_kinds(
-    search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
+    search: TrialSearch, base: Plan, classes: Sequence[str], named: Sequence[str], gone: Sequence[str]
 ) -> Iterable[tuple[str, Outcome]]:
     """The kinds that may explain the failure, likeliest first, each with the outcome of switching it off alone.
 
     The kind where the shortest explaining prefix ends comes first. A kind that does not help alone explains nothing.
+    Where no less than a graph helps, the program may fail twice: then a kind counts if the failure names a decision of
+    it, and with it off only another failure is left.
     """
     best = _shortest_explaining_prefix(search, base, classes, gone)
+    for name in named if best is None or classes[best] in _WHOLE_GRAPHS else ():
+        outcome = _run_without_kinds(search, base, (name,))
+        if search.status(outcome) == "different":
+            yield name, outcome
     ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
     for name in ordered:
         outcome = _run_without_kinds(search, base, (name,))
@@ -371,10 +382,12 @@ def _verify(pool: DecisionPool, sets: Sequence[frozenset[str]]) -> DescentResult
     if not (gone and stays):
         which = "it is not gone with them off" if not gone else "it does not fail with only them on"
         return DescentResult(notes=(f"{names} ({pool.name}) not confirmed: {which}",))
+    chosen = [[point for key, point in pool.points.items() if key in one] for one in sets]
     together = [
-        f"{list_counted(point.name for key, point in pool.points.items() if key in one)} fail only together"
-        for one in sets
-        if len(one) > 1 and pool.name not in ("node", *ONE_CULPRIT_A_SET)
+        f"{list_counted(point.name for point in points)} fail only together"
+        for points in chosen
+        if len(functions_of(points) if pool.name == "frame" else points) > 1
+        and pool.name not in ("node", *ONE_CULPRIT_A_SET)
     ]
     if pool.users:
         read = ", ".join(dict.fromkeys(name for key in keys for name in pool.points[key].reads))

@@ -11,7 +11,8 @@ __all__ = ["add_header_line", "comment", "strip_directories"]
 
 _WIDTH = 100
 _MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
-_PATH = re.compile(r"(?:(?<![\w.])|(?<=\s-[IL]))(?:/[\w.+@~-]+){2,}")  # also after a compiler's -I and -L
+# Also after a compiler's -I and -L. What follows the "https:/" of a link is none.
+_PATH = re.compile(r"(?:(?<![\w.])(?<!:/)|(?<=\s-[IL]))(?:/[\w.+@~-]+){2,}")
 
 
 def comment(line: str) -> str:

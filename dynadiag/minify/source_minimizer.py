@@ -201,7 +201,8 @@ def _outlasting(trials: SourceTrials, text: str) -> str:
     for candidate in enlarged(text):
         if trials.fails(candidate):
             return candidate
-    trials.notes.append(f"the repro takes less than {_OUTLAST:.0f} s")
+    if not trials.stopped:  # else it is not known
+        trials.notes.append(f"the repro takes less than {_OUTLAST:.0f} s")
     return text
 
 

@@ -38,6 +38,8 @@ _MAX_LOG_LINES = 80  # of the end of an output: it names the failure
 _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
+_WORD = re.compile("[A-Za-z]{2}")
+_SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
@@ -126,8 +128,15 @@ def issue_text(case: TriagedCase) -> str:
 
 
 def _failure_of(case: TriagedCase) -> FailureDocument | None:
-    found = case.minify.failure if case.minify else None
-    return found or (case.bisect.failure if case.bisect else None)
+    """The failure of the call that was reduced, which says more than an assertion of the program; not where only its
+    memory differs: the program shows what that leads to.
+    """
+    made, own = _failure_of_call(case), case.bisect.failure if case.bisect else None
+    return own if own is not None and (made is None or _SHARED_MEMORY in made.message) else made
+
+
+def _failure_of_call(case: TriagedCase) -> FailureDocument | None:
+    return case.minify.failure if case.minify else None
 
 
 def _rung(case: TriagedCase) -> str | None:
@@ -140,7 +149,8 @@ def _rung(case: TriagedCase) -> str | None:
 def _title(case: TriagedCase) -> list[str]:
     failure = _failure_of(case)
     if failure is None:
-        return ["# torch.compile"]
+        passes = case.bisect is not None and case.bisect.verdict == "passes"
+        return [f"# torch.compile{': no failure' if passes else ''}"]
     type_, message = _error(failure, case)
     message = first_line(message).partition(_TOLERANCE)[0]
     said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
@@ -166,9 +176,10 @@ def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     """
     type_, message = _error_itself(failure)
     if case.shown is None or not _has_proved_repro(case) or _asserts(case.shown):
-        return type_, message
+        wordless = _asserts(failure) and not _WORD.search(failure.message)
+        return type_, (_failed_assertion(case) if wordless else None) or message
     shown = _error_itself(case.shown)
-    if shown[0] != type_:
+    if shown[0] != type_ or not shown[1].partition("\n")[0].strip():  # the reduction may have taken its words
         return type_, message
     if type_ != "wrong result":
         return shown
@@ -195,6 +206,13 @@ def _asserts(failure: FailureDocument) -> bool:
     return type_ == "AssertionError" and not failure.where and compared_values(message) is None
 
 
+def _failed_assertion(case: TriagedCase) -> str | None:
+    """What the proved repro asserts last, which is what fails: an assertion may have no words of its own."""
+    tree = ast.parse(case.repro if _has_proved_repro(case) else "")
+    asserted = [ast.unparse(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return f"{_ASSERTION}: {asserted[-1]}" if asserted else None
+
+
 def _whole_words(text: str, most: int) -> str:
     """The text, cut between two words if it is longer than ``most`` characters."""
     if len(text) <= most:
@@ -219,6 +237,9 @@ def _description(case: TriagedCase) -> Iterator[str]:
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
+        made = _failure_of_call(case)
+        if made is not None and made is not failure and not case.redacted:
+            sentence += f" In its compiled call, {inline_code(made.message.removeprefix(_GRAPH))}."
     yield sentence
     yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
@@ -253,15 +274,16 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
-    """A search for issues of the same failure: by its error, or the words of a message whose type is Python's own, the
-    operator or the function that is called, and the file of torch.
+    """A search for issues of the same failure: by its error, or the words of its message where its type says little,
+    the operator or the function that is called, and the file of torch.
     """
     failure = _failure_of(case)
     if failure is None or case.redacted:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
     type_, message = _error(failure, case)
-    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if hasattr(builtins, type_) else []
+    vague = hasattr(builtins, type_) or type_ == "Unsupported"
+    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if vague else []
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
     names = names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
@@ -294,7 +316,7 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     made = case.minify
     if _has_proved_repro(case) and made is not None:
         yield "#### Minimal repro"
-        yield f"{_sizes(made)} It fails as the program does, in a fresh process."
+        yield f"{_sizes(made)} It fails as the program does, in a fresh process.{_shown_culprits(case, made)}"
         yield _source(case.repro, f"the file {inline_code(case.repro_name)} beside this issue")
         return
     if made is not None and case.repro:
@@ -303,6 +325,15 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     if case.program:
         yield "#### Program"
         yield _source(case.program, f"the file of {inline_code(strip_directories(case.command))}")
+
+
+def _shown_culprits(case: TriagedCase, made: MinifyDocument) -> str:
+    """Which of several culprits the repro shows, where it shows fewer of them: each fails by itself."""
+    kinds = [culprit.kind for culprit in case.bisect.culprits] if case.bisect else []
+    if not 0 < len(made.bisected) < len(kinds) or {each.kind for each in made.bisected} != set(kinds):
+        return ""
+    names = ", ".join(f"{each.kind} {inline_code(each.name)}" for each in made.bisected)
+    return f" Of the {len(kinds)} that are at fault in the program, it shows {names}."
 
 
 def _source(text: str, place: str) -> str:

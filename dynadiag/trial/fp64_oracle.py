@@ -73,9 +73,8 @@ def compare_runs(
         return [ResultDifference(structure, rounding=False)]
     apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)] if values else []
     found = _judge_all(call, apart, tolerance)
-    if all(difference.rounding for difference in found) and (form := _form_difference(expected, actual)) is not None:
-        found.append(ResultDifference(form, rounding=False))
-    return found
+    form = _form_difference(call, expected, actual) if all(difference.rounding for difference in found) else None
+    return [*found, ResultDifference(form, rounding=False)] if form is not None else found
 
 
 def _judge_all(
@@ -92,13 +91,15 @@ def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:
     return _first_difference(_type_difference, expected, actual)
 
 
-def _form_difference(expected: RunResult, actual: RunResult) -> str | None:
+def _form_difference(call: ReplayableCall, expected: RunResult, actual: RunResult) -> str | None:
     """A difference that equal values do not show: gradients, strides, shared memory. A wrong value says more."""
     if (text := _first_difference(_layout_difference, expected, actual)) is not None:
         return text
     if shared_memory(expected) != shared_memory(actual):
         return "other outputs share memory with the inputs or one another than uncompiled"
-    return None
+    pairs = zip(expected.shared, actual.shared, strict=True)
+    names = [call.state_name(now) for was, now in pairs if now is not None and now != was]
+    return f"other outputs share memory with {names[0]} than uncompiled" if names else None
 
 
 def _first_difference(

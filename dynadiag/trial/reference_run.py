@@ -46,8 +46,9 @@ class RunResult:
 
     ``inputs`` are the argument tensors after the run. ``gradients`` is ``None`` if nothing can be differentiated.
     ``state`` has copies of the tensors that the call can reach after the run: first those that it could reach before,
-    then new ones. ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program may
-    have freed the autograd graph, or written to a tensor that it needs).
+    then new ones. ``shared`` has for each output the position of the tensor of `ReplayableCall.state` whose memory it
+    shares, or None. ``error`` is what the call raised, ``backward_error`` what differentiating it raised (the program
+    may have freed the autograd graph, or written to a tensor that it needs).
     """
 
     result: Any
@@ -57,6 +58,7 @@ class RunResult:
     error: Exception | None = None
     backward_error: Exception | None = None
     state: list[torch.Tensor] = field(default_factory=list)
+    shared: list[int | None] = field(default_factory=list)
 
 
 class ReplayableCall:
@@ -114,6 +116,16 @@ class ReplayableCall:
         """The tensors of `state`, then those that became reachable since."""
         before = {id(t) for t in self.state}
         return [*self.state, *(t for _, t in self._find_state()[0] if id(t) not in before)]
+
+    def shared_state(self, outputs: list[Any]) -> list[int | None]:
+        """For each output, the position of the first tensor of `state` that shares its memory, or ``None``. Arguments
+        are copied for some runs, so what shares memory with them does not count.
+        """
+        given = {_memory(tensor) for tensor in tensors_in((self.args, self.kwargs))}
+        places: dict[int | None, int] = {}
+        for position, tensor in enumerate(self.state):
+            places.setdefault(_memory(tensor), position)
+        return [None if _memory(each) in {None, *given} else places.get(_memory(each)) for each in outputs]
 
     def state_name(self, position: int) -> str:
         """The name by which the function reaches a tensor of `reachable_tensors`, for example
@@ -209,6 +221,7 @@ def run_call(
         result = function(*args, **kwargs)
         run = RunResult(result, inputs, expand_objects(pytree.tree_leaves(result)))
         run.state = [t.detach().clone() for t in call.reachable_tensors()]
+        run.shared = call.shared_state(run.outputs)
         if differentiate:
             _differentiate(run, call)
             run.outputs = _apart_from(call.state, run.outputs)

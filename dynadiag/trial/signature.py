@@ -64,8 +64,9 @@ class Signature:
     """The identity of a failure.
 
     ``type`` is the exception's qualified name, a signal's name, or the exit code as text. ``where`` is the innermost
-    frame in torch (``torch/_inductor/lowering.py:123 in f``), ``user`` the line of the program that was running
-    (``train.py:31``). ``rung`` and the ``rank`` of a distributed job say where it was seen: no part of the identity.
+    frame in torch (``torch/_inductor/lowering.py:123 in f``), or none, ``user`` the line of the program that was
+    running (``train.py:31``). ``rung`` and the ``rank`` of a distributed job say where it was seen: no part of the
+    identity.
     """
 
     kind: str  # "exception" | "exit" | "signal" | "hang" | "wrong_result" | "nan" | "slow" | "memory" | "metric"
@@ -151,6 +152,7 @@ _USER_CODE = "from user code:"
 _MAX_FRAMES = 8
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _PROGRAM = "program"  # a frame outside torch
+_RAISES_AGAIN = " in compile_wrapper"  # torch/_dynamo/eval_frame.py
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
@@ -236,7 +238,11 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    return next((frame for frame in map(_frame, _innermost_entries(error)) if frame != _PROGRAM), None)
+    """The innermost frame in torch; none where torch took the frames away: that of the compiled call only raises again
+    what Dynamo does not support.
+    """
+    found = next((frame for frame in map(_frame, _innermost_entries(error)) if frame != _PROGRAM), None)
+    return None if found is None or found.endswith(_RAISES_AGAIN) else found
 
 
 def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:

@@ -118,6 +118,35 @@ def test_a_lowering_that_raises_is_named_with_its_line(bisected: Bisected, tmp_p
     assert all(trial.pid for trial in trials)
 
 
+# Without the first failure another one shows, which only a graph that is uncompiled does not have.
+TWO_FAILURES = """
+import torch, torch._inductor.lowering as lowering
+
+@torch.library.custom_op("two::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x.half()
+
+half.register_fake(torch.empty_like)
+
+def raises(x):
+    raise RuntimeError("no erf today")
+
+lowering.lowerings[torch.ops.aten.erf.default] = raises
+
+def f(x):
+    return torch.erf(x) + torch.ops.two.half(x).view(torch.int16).sum()
+
+torch.compile(f)(torch.ones(4))
+"""
+
+
+def test_of_two_failures_the_one_that_shows_is_named(bisected: Bisected) -> None:
+    verdict = bisected(TWO_FAILURES)
+    assert (verdict.verdict, verdict.rung) == ("found", "inductor")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("lowering", "erf")]
+    assert "another failure shows" in verdict.confirmed[0]
+
+
 BRANCHES = """
 import torch, torch._inductor.lowering as lowering
 
@@ -255,6 +284,31 @@ def test_a_frame_is_named_and_not_what_it_inlined(bisected: Bisected) -> None:
     verdict = bisected(INLINED)
     assert (verdict.verdict, verdict.rung) == ("found", "eager")
     assert [(c.group, c.name) for c in verdict.culprits] == [("frame", "f")]
+
+
+# The code after each graph break is a frame of its own, which there is only if the one before it is compiled.
+AFTER_BREAKS = """
+import torch
+
+def f(x):
+    print("one")
+    y = x + 1
+    print("two")
+    return torch.as_tensor([y.mean(), y.max()])
+
+f(torch.arange(3.0))
+torch.compile(f)(torch.arange(3.0))
+"""
+
+
+def test_what_follows_a_graph_break_is_the_same_function(bisected: Bisected, tmp_path: Path) -> None:
+    verdict = bisected(AFTER_BREAKS)
+    assert (verdict.verdict, verdict.rung) == ("found", "eager")
+    (culprit,) = verdict.culprits
+    assert (culprit.group, culprit.name) == ("frame", "f")
+    assert culprit.lines == ((str(tmp_path / "program.py"), 8),)
+    assert not any("together" in note for note in verdict.notes)
+    assert verdict.confirmed[0] == "with exactly f off it passes"
 
 
 MEMBERS = """

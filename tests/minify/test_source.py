@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from dynadiag.bisection.budget import SearchBudget
+from dynadiag.minify import source_minimizer
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.minify.source_program import read_program
 from dynadiag.minify.source_trials import SourceTrials
@@ -285,3 +286,24 @@ def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: p
     assert (resumed.cached, resumed.stopped) == (2, False)
     assert not resumed.fails("new()")
     assert resumed.stopped
+
+
+@pytest.mark.parametrize(("stopped", "notes"), [(False, ["the repro takes less than 45 s"]), (True, [])])
+def test_a_repro_of_a_hang_is_short_only_where_longer_ones_were_tried(stopped: bool, notes: list[str]) -> None:
+    tried: list[str] = []
+
+    class Trials(SourceTrials):
+        def __init__(self) -> None:
+            self.notes, self.interrupted, self.out_of_time = [], False, stopped
+
+        def limit_seconds(self, seconds: float, most: float | None = None) -> None:
+            pass
+
+        def fails(self, text: str) -> bool:
+            tried.append(text)
+            return False
+
+    trials = Trials()
+    assert source_minimizer._outlasting(trials, "f(7)") == "f(7)"
+    assert trials.notes == notes
+    assert tried[:2] == ["f(7)", "f(70)\n"]

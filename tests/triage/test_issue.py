@@ -13,6 +13,7 @@ from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
 from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
 from dynadiag.render.json_document import encode
+from dynadiag.render.markdown import inline_code
 from dynadiag.triage.document import PartDocument, redacted_bisect, redacted_minify
 from dynadiag.triage.issue import TriagedCase, issue_text
 from dynadiag.trial.signature import Signature
@@ -109,6 +110,20 @@ def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, to
     assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
 
 
+def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    shared = "other outputs share memory with the inputs or one another than uncompiled"
+    own = FailureDocument("exception", "AssertionError", "the buffer holds 300.0", None, None)
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {shared}", None, None)
+    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure)
+    text = issue_text(replace(case, bisect=bisect, minify=minify))
+    assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
+    assert f"In its compiled call, `{shared}`." in text
+    assert shared in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+
+
 def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
     wrong = right.clone()
     wrong[2] += difference
@@ -180,6 +195,11 @@ def test_its_title_is_short_and_names_no_frame_of_the_program() -> None:
             "wrong result: 22 of 24 elements differ, by up to 0.437",
         ),
         ("AssertionError", "rotate() saw rows", "wrong result: an assertion fails: rotate() saw rows"),
+        (
+            "torch._dynamo.exc.Unsupported",
+            "Unsupported function call\n  Explanation: Dynamo cannot trace `Rate`\n  Hint: Avoid it.",
+            "Unsupported: Unsupported function call: Dynamo cannot trace `Rate`",
+        ),
         ("ValueError", "word " * 40, f"ValueError: {'word ' * 20}word ..."),
     ],
 )
@@ -188,7 +208,16 @@ def test_its_title_has_the_error_itself_in_whole_words(type_: str, message: str,
     assert case.minify is not None
     failure = FailureDocument("exception", type_, message, None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
-    assert f"`{said}`" in text.splitlines()[0]
+    assert f": {inline_code(said)}" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(("message", "told"), [("[]", "state == [1]"), ("", "state == [1]"), ("no rows", "no rows")])
+def test_an_assertion_without_words_is_told_by_what_it_asserts(message: str, told: str) -> None:
+    failure = FailureDocument("exception", "AssertionError", message, None, None)
+    case = a_case(repro="import torch\nassert state == [1], state\n", shown=failure)
+    assert case.minify is not None
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert f"`wrong result: an assertion fails: {told}`" in text.splitlines()[0]
 
 
 def test_the_title_of_a_crash_names_its_signal_once() -> None:
@@ -254,6 +283,7 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
         ),
         ("RuntimeError", "a b c d e f g h i j", "a b c d e f g h"),
         ("TorchRuntimeError", "no matter what", "TorchRuntimeError"),
+        ("Unsupported", "Unsupported call\n  Explanation: Dynamo cannot trace `f`", "Unsupported call"),
     ],
 )
 def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, message: str, words: str) -> None:
@@ -275,6 +305,10 @@ def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
         text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
         assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
         assert f"it raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+    reduced = replace(shown, message="\n  target: aten.erf.default")
+    failure = replace(shown, message="no erf today")
+    text = issue_text(replace(case, shown=reduced, minify=replace(case.minify, failure=failure)))
+    assert "`RuntimeError: no erf today`" in text.splitlines()[0]
 
 
 def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> None:
@@ -287,10 +321,22 @@ def test_its_title_has_the_culprit_of_the_repro_where_bisect_was_stopped() -> No
     assert text.splitlines()[0].endswith("at fault: lowering `tanh`")
 
 
+def test_of_several_culprits_it_says_which_the_repro_shows() -> None:
+    case = a_case()
+    assert case.minify is not None
+    assert case.bisect is not None
+    minified = replace(case.minify, bisected=(ReproCulpritDocument("lowering", "tanh", "forward"),))
+    more = replace(case.bisect, culprits=case.bisect.culprits * 2)
+    said = "Of the 2 that are at fault in the program, it shows lowering `tanh`."
+    assert said in issue_text(replace(case, minify=minified, bisect=more))
+    assert "Of the" not in issue_text(replace(case, minify=minified))
+
+
 def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     note = "output 0 differs; rounding, by a float64 run"
     found = replace(a_case().bisect, verdict="passes", failure=None, culprits=(), notes=(note,))  # type: ignore[type-var]
     text = issue_text(a_case(bisect=found, minify=None, repro="", accuracy=True))
+    assert text.startswith("# torch.compile: no failure\n")
     assert "No compiled call gives a wrong result." in text
     assert "The program does not fail." not in text
     assert text.count(note) == 1
@@ -301,6 +347,13 @@ def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
     text = issue_text(a_case(repro_output=said))
     assert "alice" not in text
     assert "-Ltorch/lib -o a.so" in text
+
+
+def test_a_link_stays_whole() -> None:
+    link = "https://pytorch.org/docs/stable/library.html"
+    text = issue_text(a_case(repro_output=f"see {link} or file:///home/alice/a.html"))
+    assert link in text
+    assert "alice" not in text
 
 
 def test_a_minify_that_was_interrupted_tells_its_trials() -> None:

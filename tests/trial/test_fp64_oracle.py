@@ -140,3 +140,22 @@ def test_a_wrong_value_is_told_before_shared_memory_and_strides() -> None:
     assert shared.text == "other outputs share memory with the inputs or one another than uncompiled"
     (strides,) = _judged(lambda x: x.clone(), lambda x: x.t().contiguous().t(), x)
     assert strides.text == "output 0: strides (1, 2) instead of (3, 1)"
+
+
+def test_an_output_that_shares_the_memory_of_a_buffer_is_wrong() -> None:
+    module = torch.nn.BatchNorm1d(2)
+
+    def kept(x: torch.Tensor) -> torch.Tensor:
+        return module.running_mean + x.sum() * 0
+
+    def shared(x: torch.Tensor) -> torch.Tensor:
+        return module.running_mean
+
+    x = torch.zeros(3)
+    assert [found.text for found in _judged(kept, shared, x)] == [
+        "other outputs share memory with module.running_mean than uncompiled"
+    ]
+    assert not _judged(kept, kept, x)
+    assert not _judged(shared, lambda x: module.running_mean.view(2, 1).view(2), x)
+    part = module.running_mean[:1]  # an argument that shares memory with the state is copied
+    assert not _judged(lambda x: x[:1], lambda x: x.view(1), part)

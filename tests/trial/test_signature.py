@@ -134,3 +134,9 @@ def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
     found = signature_of(raised.value, None)
     assert found.where is None
     assert set(found.frames) == {"program"}
+
+
+def test_what_dynamo_does_not_support_has_no_place_where_it_is_raised_again() -> None:
+    with pytest.raises(torch._dynamo.exc.Unsupported) as raised:
+        torch.compile(lambda x: x + torch.compile, backend="eager", fullgraph=True)(torch.ones(2))
+    assert signature_of(raised.value, None).where is None

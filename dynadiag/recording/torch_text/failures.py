@@ -69,6 +69,7 @@ _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 # What torch puts around an error: the message has its type and its own message.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
 _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL)
+_EXPLAINED = re.compile(r"\n\s*Explanation: ")
 _REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
 _FAKE_CALL = "RuntimeError when making fake tensor call"  # torch's words for an operator that failed without values
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
@@ -177,17 +178,20 @@ def first_error(lines: list[str]) -> str:
 
 
 def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
-    """Return the type and the message of the error itself, without the wrappers that torch puts around it.
+    """Return the type and the message of the error itself, without the wrappers that torch puts around it. Of what
+    Dynamo does not support the first line is the kind, with the explanation that follows it.
 
     >>> unwrapped_error("torch._inductor.exc.InductorError", "LoweringException: ValueError: no")
     ('ValueError', 'no')
     >>> unwrapped_error("ValueError", "of ours: no")
     ('ValueError', 'of ours: no')
+    >>> unwrapped_error("torch._dynamo.exc.Unsupported", "Unsupported call\\n  Explanation: It is `f`.\\n  Hint: no")
+    ('Unsupported', 'Unsupported call: It is `f`.\\n  Hint: no')
     """
     type_ = type_.rpartition(".")[2]
     while type_ in _WRAPPERS and (inner := _INNER.match(message)) and inner["type"].rpartition(".")[2].isidentifier():
         type_, message = inner["type"].rpartition(".")[2], inner["message"]
-    return type_, message
+    return type_, _EXPLAINED.sub(": ", message, count=1) if type_ == "Unsupported" else message
 
 
 def compared_values(message: str) -> str | None:
