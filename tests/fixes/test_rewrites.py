@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -264,7 +264,7 @@ def update(self, x):
 
 
 class Rope(torch.nn.Module):
-    update: Callable[[Rope, torch.Tensor], None]
+    update: ClassVar[Callable[[Rope, torch.Tensor], None]]
 
     def __init__(self) -> None:
         super().__init__()

@@ -177,11 +177,11 @@ def _only_raises(file: ParsedSource, statement: BranchStatement, found: cst.If) 
     return raises and not other.effects and not other.assigned and not any(map(_writes, earlier))
 
 
-def _writes(node: cst.Assign | cst.AugAssign | cst.Call) -> bool:
+def _writes(node: cst.CSTNode) -> bool:
     """Whether a statement or a call may change a tensor or an object that the caller has."""
     if isinstance(node, cst.Call):
         return (callee_name(node) or "").endswith("_")
-    targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
+    targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else []
     return isinstance(node, cst.AugAssign) or any(isinstance(each, (cst.Subscript, cst.Attribute)) for each in targets)
 
 
