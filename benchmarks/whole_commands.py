@@ -1,6 +1,6 @@
 """Times whole commands against one failing run of the program, in turn with another checkout.
 
-    python benchmarks/whole_commands.py PROGRAM... [--against FOLDER] [--commands bisect minify] [--rounds 1]
+    python benchmarks/whole_commands.py PROGRAM... [--against FOLDER] [--commands bisect minify fix] [--rounds 1]
 
 A ratio is the time of the command divided by that of `python PROGRAM` just before it: seconds on the clock, and CPU
 seconds of all its processes, also of those that their parents did not wait for. On a machine that others use the clock
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+_FILES = {"minify": ["-o", "repro.py"], "fix": ["--overlay", "overlay.py"]}  # what a command writes beside its document
 HERE = Path(__file__).parent.parent
 
 
@@ -57,7 +58,7 @@ def measured(program: str, command: str, checkout: Path) -> tuple[Run, Run]:
     """One failing run of the program, and then the command on it."""
     with tempfile.TemporaryDirectory(prefix="whole-commands-") as folder:
         plain = timed([sys.executable, program], checkout, Path(folder))
-        output = ["--json", "out.json", *(["-o", "repro.py"] if command == "minify" else [])]
+        output = ["--json", "out.json", *_FILES.get(command, [])]
         return plain, timed([sys.executable, "-m", "dynadiag", command, *output, program], checkout, Path(folder))
 
 
@@ -66,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
-    parser.add_argument("--commands", nargs="+", default=["bisect", "minify"], choices=["bisect", "minify"])
+    parser.add_argument("--commands", nargs="+", default=["bisect", "minify"], choices=["bisect", "minify", "fix"])
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
