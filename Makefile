@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Benchmarks that are given programs or recordings; `python benchmarks/NAME.py --help` says what.
 TAKE_INPUT := browse browser_pictures browser_recordings browser_tasks fuzz_browser minify_source minimal_source \
     model_classes one_minimal page ranks_tlparse ray_sweep triage_cases mutants suite_cpu values whole_commands \
-    mcp_session
+    mcp_session graphmend_models
 
 .PHONY: help explain test test-all test-times test-slow coverage mutants check format docs bench release clean
 

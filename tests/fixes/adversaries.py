@@ -276,6 +276,15 @@ def _written(write: str, found_by: str, head: str = "") -> Adversary:
     return _change(body, "bad.any()", "write through", found_by, head=head)
 
 
+def _chosen(far: str, found_by: str, near: str = "torch.ones(1)", before: str = "", head: str = "") -> Adversary:
+    """A branch that chooses a buffer. One of its tensors is made once, where the branch is taken."""
+    head += f"NET = torch.nn.Module()\nNET.near = {near}\nNET.register_buffer('scale', NET.near)\n"
+    taken = f"if not hasattr(NET, 'far'):\n        NET.far = {far}\n    NET.register_buffer('scale', NET.far)"
+    other = f"{before}NET.register_buffer('scale', NET.near)"
+    body = f"if x.sum() > 0:\n    {taken}\nelse:\n    {other}\nreturn x * NET.scale"
+    return _change(body, "x.sum() > 0", "choose the buffer", found_by, head=head)
+
+
 def _property(getter: str, found_by: str, setter: str = "self.kept = value") -> Adversary:
     """A program whose compiled function reads a property that counts as a library's, and that can be set."""
     head = (
@@ -967,6 +976,17 @@ ADVERSARIES = {
         "class Box:\n    @property\n    def limit(self):\n        SEEN.append(1)\n"
         "        return len(SEEN) % 2 * 9\n\n\nBOX = Box()\n",
     ),
+    # buffer_choices
+    "what is made once is counted": _chosen(
+        "BOX.value()",
+        "mutations",
+        head="class Box:\n    n = 0\n\n    def value(self):\n        self.n += 1\n        return torch.ones(1)\n\n\n"
+        "BOX = Box()\n",
+    ),
+    "a tensor is moved to the dtype of the argument": _chosen(
+        "torch.ones(1) * 2", "mutations", "torch.ones(1, dtype=torch.float64)", "NET.near = NET.near.to(x.dtype)\n    "
+    ),
+    "the tensors have other sizes": _chosen("torch.ones(4) * 2", "error results gradients mutations"),
     # masked_writes
     "the value does not fit where nothing is written": _written("y[bad] = torch.zeros(5)", "ends"),
     "what is written to is a leaf with a gradient": _written(

@@ -50,7 +50,7 @@ async def test_its_overview_is_what_it_came_to(tmp_path: Path) -> None:
         pane = pilot.app.focused
         assert isinstance(pane, CodePane)
         assert pane.text_of(pane.cursor) == "    z = torch.relu(y)"
-        assert "this compile is not" in screen(pilot)
+        assert "record the program" in screen(pilot)
 
 
 async def test_its_trials_have_the_verdict_above_them(tmp_path: Path) -> None:
