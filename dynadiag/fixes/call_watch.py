@@ -239,6 +239,8 @@ class CandidateWatch(CallWatch):
 
     def call(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         index, self._count = self._count, self._count + 1
+        if index == 0 and self._asked.seeds_first_call:
+            seed_generators(self._asked.seed)
         if self._asked.inputs == "not finite":  # of what is compiled a part is left out, and torch may fail
             compiled = original
         with torch_private.recompile_limit(RECOMPILE_LIMIT):  # other inputs must not take what the program's own may
@@ -354,3 +356,11 @@ def _random_restorer() -> Callable[[], None]:
             numpy.random.set_state(numpy_state)
 
     return restore
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of Python, torch and NumPy."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)

@@ -23,9 +23,10 @@ class Observation:
     otherwise goes where its standard output goes. ``records`` is the file with the results of the compiled calls: it is
     written where ``uncompiled`` is true (the unchanged program), and compared with otherwise. ``own_records`` is where
     a run that compares writes its own. ``compiled_records`` are those that the unchanged program made in this way: what
-    does as they say is right, too. ``seed`` is for a program that seeds nothing, ``root`` is the folder of the user's
-    modules. ``time_calls`` measures a warm call at the end. ``changed_modules`` are modules of packages by name, with
-    the file that is loaded in the place of each. ``libraries`` are files of packages whose globals count as the user's.
+    does as they say is right, too. ``seed`` is for a program that seeds nothing; ``seeds_first_call`` seeds again at
+    the first compiled call, as in a fork from there. ``root`` is the folder of the user's modules. ``time_calls``
+    measures a warm call at the end. ``changed_modules`` are modules of packages by name, with the file that is loaded
+    in the place of each. ``libraries`` are files of packages whose globals count as the user's.
     ``parts`` looks for the parts of the model that are whole, in a program that runs uncompiled.
     ``sides`` are branches of which both sides are wanted. ``as_tensors`` are attributes that the candidate turns from
     numbers into tensors.
@@ -41,6 +42,7 @@ class Observation:
     parts: bool = False
     inputs: str = "all"  # "all" | "finite" | "not finite": which records a run compares
     seed: int = 0
+    seeds_first_call: bool = False
     root: str = ""
     libraries: tuple[str, ...] = ()
     changed_modules: Mapping[str, str] = field(default_factory=dict)

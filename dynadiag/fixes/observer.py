@@ -13,7 +13,6 @@ import ast
 import atexit
 import gc
 import os
-import random
 import re
 import sys
 import time
@@ -29,7 +28,7 @@ import torch
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch
+from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch, seed_generators
 from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CompiledOperators, Observation, WarmCallTime
 from dynadiag.fixes.operator_counter import OperatorCounter
@@ -51,7 +50,7 @@ def _start() -> None:
     if TRIAL.plan.task is None:
         return
     asked = Observation.from_task(TRIAL.plan.task)
-    _seed(asked.seed)
+    seed_generators(asked.seed)
     _write_through(asked.stderr)
     _change_modules(asked)
     recorder = _record(Path(asked.journal)) if asked.journal else None
@@ -80,13 +79,6 @@ def _change_modules(asked: Observation) -> None:
 
 def _send_operators(counter: OperatorCounter) -> None:
     TRIAL.send(CompiledOperators(counter.ran, sum(counter.largest.values()), counter.calls))
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
 
 
 def _write_through(stderr: str | None) -> None:

@@ -286,8 +286,9 @@ class Trials:
     def _compared(self, label: str, edits: list[Edit], asked: Observation, *, fresh: bool = False) -> ComparedRun:
         with self._copy(edits, fresh=fresh) as (folder, copy):
             errors = folder / "stderr"
-            asked = replace(asked, stderr=str(errors), root=str(copy.root))
-            changed = asked if fresh else self._changed(asked, folder, edits)
+            asked = replace(asked, stderr=str(errors), root=str(copy.root), libraries=self._library_files)
+            as_fork = replace(asked, seeds_first_call=self.from_first_call)
+            changed = as_fork if fresh else self._changed(asked, folder, edits)
             variables = self._overlay(folder, edits) if fresh else {}
             plan = Plan(rung="eager", task=changed.to_task())
             outcome = self._run(label, copy, plan, fresh=fresh, variables=variables)
@@ -300,12 +301,17 @@ class Trials:
                 comparable_run(_read(errors), folders),
             )
 
+    @property
+    def _library_files(self) -> tuple[str, ...]:
+        """The files of packages whose globals count as the user's."""
+        return tuple(str(self.project.path(name)) for name in sorted(self.libraries))
+
     def _changed(self, asked: Observation, folder: Path, edits: Iterable[Edit]) -> Observation:
         """The observation of a run whose copy is in ``folder``, with the modules of packages that the edits change."""
         names = {edit.file for edit in edits if is_library(edit.file)}
         return replace(
             asked,
-            libraries=tuple(str(self.project.path(name)) for name in sorted(self.libraries)),
+            libraries=self._library_files,
             changed_modules={module_of(name): str(folder / name) for name in sorted(names)},
         )
 

@@ -125,7 +125,8 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    for module in list(sys.modules.values()):
+    """The globals of each module once: a program in a fresh interpreter is `__main__` and `__mp_main__`."""
+    for module in {id(module): module for module in list(sys.modules.values())}.values():
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and lies_in(file, roots) and isinstance(module, ModuleType):
             yield vars(module)

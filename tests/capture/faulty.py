@@ -139,7 +139,14 @@ def drafted() -> list[str]:
     return [str(torch.export.draft_export(Twice(), (x,)).module()(x).tolist())]
 
 
-PIECES: dict[str, Piece] = {piece.__name__: piece for piece in (recompiles, skipped, refused, lowered, cached, drafted)}
+def specialized() -> list[str]:
+    """A size that an operator makes a constant."""
+    compiled = torch.compile(lambda x: x + torch.ones(3), backend="eager", dynamic=True)
+    return [str(compiled(torch.ones(3)).tolist())]
+
+
+_PIECES = (recompiles, skipped, refused, lowered, cached, drafted, specialized)
+PIECES: dict[str, Piece] = {piece.__name__: piece for piece in _PIECES}
 
 
 def bare(piece: Piece) -> list[str]:

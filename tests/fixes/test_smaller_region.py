@@ -14,6 +14,7 @@ from dynadiag.fixes.edits import apply_edits
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.smaller_region import expressions, place_of_compile
 from dynadiag.trial.program import Program
+from tests.fixes.library import install_package
 
 PROGRAM = """import torch
 from torch import nn
@@ -117,3 +118,26 @@ def test_the_whole_parts_of_a_broken_model_are_proved(tmp_path: Path, monkeypatc
     assert 0 < after < before
     assert '+for part in model.blocks:\n+    part.compile(backend="eager")\n+compiled = model\n' in region["diff"]
     assert not (tmp_path / "fix.patch").exists()
+
+
+@pytest.mark.usefixtures("forked_interpreters")
+def test_the_parts_of_a_library_s_model_are_compared_with_the_globals_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program's own file changes, so it runs in a fresh interpreter; the record is one of forks."""
+    monkeypatch.setattr(proof, "_NOISE", 1.0)
+    classes, _, program = PROGRAM.partition("torch.manual_seed(0)\n")
+    kept = "from torch import nn\n\nLIMITS = {'step': [7, 0.5]}\n"
+    library = classes.replace("from torch import nn\n", kept).replace("% 7", "% int(x.sum() * 0 + 7)")
+    place = install_package(tmp_path / "lib", {"__init__.py": library})
+    monkeypatch.syspath_prepend(place)
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    (tmp_path / "own").mkdir()
+    text = (
+        f"import torch\nfrom fakelib import Net\n\ntorch.manual_seed(0)\ninputs = {{'x': torch.randn(3, 8)}}\n{program}"
+    )
+    (tmp_path / "own" / "program.py").write_text(text.replace("compiled(torch.randn(3, 8))", "compiled(**inputs)"))
+    names = ["--json", str(tmp_path / "found.json"), "--recording", str(tmp_path / "r.dynadiag")]
+    assert main(["fix", *names, str(tmp_path / "own" / "program.py")]) == 1
+    region = json.loads((tmp_path / "found.json").read_text())["region"]
+    assert (region["verdict"], region["parts"]) == ("proved", ["*model.blocks"]), region

@@ -54,6 +54,15 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     assert held.tensors()["TOTAL"].item() == 0
 
 
+def test_a_module_of_two_names_is_one(
+    note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that runs in a fresh interpreter is `__main__` and `__mp_main__`."""
+    monkeypatch.setitem(sys.modules, "notes_again", sys.modules["notes_of_a_user"])
+    call = ReplayableCall(lambda x: note(x), (torch.ones(1),), {})
+    assert UserGlobals((str(tmp_path),), call).scalars() == {"COUNT": 0, "len(SEEN)": 0}
+
+
 def test_a_global_has_the_name_by_which_the_called_function_knows_it(
     note: Callable[[Any], None], tmp_path: Path
 ) -> None:
