@@ -33,7 +33,7 @@ def listing_text(calls: Sequence[KernelCall], roofline: Roofline, columns: int |
     lines. A name is cut only if it is wider than a line: `dynadiag kernels NAME` needs all of it.
     """
     if not calls:
-        return "No kernel was generated: nothing was compiled by Inductor.\n"
+        return "No kernel was recorded: Inductor compiled nothing, or a package, whose code torch does not record.\n"
     known = {"": True, "timing": roofline.times is not None, "artifact": any(call.artifact for call in calls)}
     shown = [column for column in _COLUMNS if known[column.needs]]
     lines = fitted_table(

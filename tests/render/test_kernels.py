@@ -25,6 +25,11 @@ def test_the_columns_of_a_run_without_times_and_artifacts() -> None:
     ]  # fmt: skip
 
 
+def test_without_kernels_it_does_not_say_that_inductor_compiled_nothing() -> None:
+    """It may have written a package, which leaves no code in a recording."""
+    assert "or a package" in listing_text([], Roofline())
+
+
 def test_what_was_measured_comes_first_and_what_was_built_last() -> None:
     first, second = replace(FUSED, artifact=BUILT), replace(FUSED, line=90, call_number=2, evidence="dataflow")
     lines = listing_text([first, second], Roofline(times=TIMES)).splitlines()
