@@ -114,7 +114,7 @@ class Frozen:
 
 
 def j4_13() -> None:
-    """Another frozen configuration at each call."""
+    """Each call gets a new object of a frozen dataclass."""
     scale = torch.compile(lambda config, x: x * config.width, dynamic=False)
     for width in (1, 2, 3):
         scale(Frozen(width), torch.randn(4))
@@ -224,14 +224,14 @@ def j6_16() -> None:
 
 
 class Deep(nn.Module):
-    """Many layers of one kind."""
+    """A model of many alike layers."""
 
     def __init__(self, depth: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(depth))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Call them one after the other."""
+        """Run the layers in order."""
         for layer in self.layers:
             x = x + layer(x)
         return x

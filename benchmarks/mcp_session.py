@@ -47,7 +47,7 @@ def mark(call: dict[str, Any], report: str) -> str:
 
 
 async def session(calls: list[dict[str, Any]], folder: Path, log: Path | None) -> dict[str, list[str]]:
-    """Make the calls one after the other. Returns the names of the calls by their mark."""
+    """Make the calls in order. Returns the names of the calls for each mark."""
     marks = defaultdict[str, list[str]](list)
     server = StdioServerParameters(command=sys.executable, args=["-m", "dynadiag", "mcp"], cwd=folder)
     async with stdio_client(server) as streams, ClientSession(*streams) as client:

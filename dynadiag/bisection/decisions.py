@@ -245,8 +245,8 @@ _MAX_CULPRITS = 3  # decisions that are listed one by one; more are grouped by o
 
 
 def build_culprits(group: str, points: Mapping[str, Decision], sets: Sequence[frozenset[str]]) -> tuple[Culprit, ...]:
-    """The culprits for sets of decisions of one kind. Each set of fusions is one culprit, and so are the parts of one
-    function between its graph breaks; otherwise each decision is one.
+    """Return the culprits for sets of decisions of one kind: one for each set of fusions, one for each function that
+    graph breaks split, else one for each decision.
     """
     if group in ONE_CULPRIT_A_SET:
         return tuple(_fusion([points[k] for k in points if k in chosen]) for chosen in sets)

@@ -1,4 +1,4 @@
-"""What `dynamic_shapes` should have been: nested as the inputs are, with what the program wrote that fits them."""
+"""The `dynamic_shapes` that fit the inputs of a failed export. What the program wrote and fits is kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MAX_TEXT = 1000  # characters of it that are recorded
 
 
 def fitting_shapes(inputs: Mapping[str, Any], given: Any, compares: bool) -> dict[str, str]:
-    """Return ``right``, the text to write, and ``wrong``, the first dimension that a tensor has not.
+    """Return ``right``, the text to write, and ``wrong``, a sentence on a dimension that a tensor does not have.
 
-    ``right`` has None for each input of which the program wrote nothing that fits. It is missing where an input is of
-    a class of which only its own pytree functions know the tensors, ``wrong`` where each dimension is there. Empty
-    where they fit: then torch did not fail while it ``compares`` them.
+    ``right`` has None for each input whose given shape does not fit. It is missing where an input is of a class that
+    only its own pytree functions can open. ``wrong`` is missing where each tensor has its dimensions. Both are missing
+    where the shapes fit: then torch did not fail while it ``compares`` them with the inputs.
     """
     found = dict[str, str]()
     if isinstance(given, (list, tuple)):
@@ -60,9 +60,13 @@ def _item(given: Any, key: Any) -> Any:
 
 def _fits(tensor: torch.Tensor, given: Any) -> bool:
     if isinstance(given, Mapping):
-        known = all(isinstance(each, int) and -tensor.dim() <= each < tensor.dim() for each in given)
+        known = all(_has_dimension(tensor, each) for each in given)
         return known and all(dimension_text(each) for each in given.values())
     return isinstance(given, (list, tuple)) and len(given) == tensor.dim() and all(map(dimension_text, given))
+
+
+def _has_dimension(tensor: torch.Tensor, dimension: Any) -> bool:
+    return isinstance(dimension, int) and -tensor.dim() <= dimension < tensor.dim()
 
 
 def _shape_text(given: Any) -> str:
@@ -72,10 +76,10 @@ def _shape_text(given: Any) -> str:
 
 
 def _wrong(value: Any, given: Any, path: str) -> Iterator[str]:
-    """The dimensions that the program names and a tensor has not."""
+    """A sentence for each dimension that `dynamic_shapes` names and its tensor does not have."""
     if isinstance(value, torch.Tensor):
         for each in given if isinstance(given, Mapping) else ():
-            if not isinstance(each, int) or not -value.dim() <= each < value.dim():
+            if not _has_dimension(value, each):
                 yield f"`dynamic_shapes{path}` names dimension {each!r}, and the tensor has {value.dim()}, from 0 on"
     elif isinstance(value, Mapping):
         for key, each in value.items():

@@ -9,6 +9,7 @@ work that is the same in all programs: a step time differs only beyond what that
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +43,8 @@ _OTHERWISE = "not counted alike"
 _GIVEN = {"variant": "the variant", "step": "the step", "threads": "threads"}
 
 _Interval = tuple[float, float]
-_Counts = tuple[float | None, float | None]  # what a call of each runs by the generated code
+# What a call of each runs by the generated code, which is read when it is first asked for.
+_Counts = Callable[[], tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def compare_recorded(a: Recording, b: Recording) -> RecordedComparison:
     settings = (each.text for each in (*(each for each in others if not each.details), *facts) if each is not None)
     compared = RecordedComparison((), explained, tuple(dict.fromkeys(settings)), tuple(e for e in others if e.details))
     time = Figure("step_time", first.seconds, second.seconds, first.interval, second.interval, _slower(first, second))
-    counts = _kernel_count(a, first), _kernel_count(b, second)
+    counts = functools.cache(lambda: (_kernel_count(a, first), _kernel_count(b, second)))
     measured = (time, _peaks(a, b, first, second), _launches(counts, first, second))
     figures = tuple(replace(each, of_one=compared.is_one_program) for each in measured)
     is_profiled = "train" not in (first.given.get("step"), second.given.get("step"))  # a profile has no backward
@@ -184,7 +186,7 @@ def _launches(counts: _Counts, first: Measured, second: Measured) -> Figure:
     """The launches of a call on a GPU where they were measured, else what a call runs by the generated code."""
     was, now = first.launches, second.launches
     unlike = _OTHERWISE if (was is None) != (now is None) else ""
-    return Figure("launches", counts[0] if was is None else was, counts[1] if now is None else now, unlike=unlike)
+    return Figure("launches", counts()[0] if was is None else was, counts()[1] if now is None else now, unlike=unlike)
 
 
 def _kernel_count(recording: Recording, measured: Measured) -> float | None:
@@ -208,7 +210,7 @@ def _unexplained(a: Recording, b: Recording, time: Figure, explained: Sequence[D
     if {each.stage for each in explained} == {"guard"} and checks / longer < _EXPLAINS:
         return f"{_by(longer)}, and guards {_by(checks)} by {what}"
     is_break = explained[0].stage == "break" and (checks + between) / longer < _EXPLAINS
-    if is_break and counts[0] == counts[1] is not None:
+    if is_break and counts()[0] == counts()[1] is not None:
         return f"{_by(longer)}, and what passes between graphs {_by(checks + between)} by {what}"
     return ""
 

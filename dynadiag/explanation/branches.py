@@ -29,6 +29,7 @@ __all__ = [
     "required_at",
     "shows",
     "tensor_condition",
+    "tests_at",
     "tests_of",
     "text_of",
 ]
@@ -72,12 +73,12 @@ def text_of(source: str, node: ast.AST) -> str:
 
 def condition_at(source: str | None, span: Span) -> str | None:
     """Return the condition of a branch or loop that a line belongs to."""
-    return next((text_of(source or "", node.test) for node in _tests_at(source, span)), None)
+    return next((text_of(source or "", node.test) for node in tests_at(source, span)), None)
 
 
 def tensor_condition(source: str | None, span: Span) -> str:
     """The condition that a place belongs to as one expression of tensors; empty where it may not be one."""
-    tests = _tests_at(source, span)
+    tests = tests_at(source, span)
     here = [node for node in tests if _holds(node.test, span)] or tests
     return _tensor_text(source or "", here[-1].test) if here else ""
 
@@ -144,14 +145,14 @@ def shows(statement: ast.stmt) -> bool:
 
 
 def only_shows(source: str | None, span: Span) -> bool:
-    """Whether the sides of the branch at a line do nothing but show or keep something."""
-    branches = [node for node in _tests_at(source, span) if isinstance(node, ast.If)]
+    """Whether the branch at a line only prints, logs or stores values."""
+    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
     return bool(branches) and all(shows(each) for node in branches for each in (*node.body, *node.orelse))
 
 
 def required_at(source: str | None, span: Span) -> str | None:
-    """Return what must hold at a line where one side of a branch does nothing but raise; None elsewhere."""
-    for node in _tests_at(source, span):
+    """Return the condition under which the branch at a line does not raise; None where no side only raises."""
+    for node in tests_at(source, span):
         if isinstance(node, ast.If):
             text, negated = compared(source or "", node.test)
             sides = {negated: node.body, text: node.orelse}
@@ -162,7 +163,7 @@ def required_at(source: str | None, span: Span) -> str | None:
 def may_resize(source: str | None, span: Span) -> bool:
     """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
     function = enclosing_function(source, span.line)
-    branches = [node for node in _tests_at(source, span) if isinstance(node, ast.If)]
+    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
     values = [each for node in branches for each in (*node.body, *(node.orelse or _sides(function, node)[1][:1]))]
     inner = [each for value in values for each in ast.walk(value)]
     return any(
@@ -175,7 +176,7 @@ def kept_side(source: str | None, span: Span) -> str:
     ``v[:2]``. Empty where each side makes a tensor of its own.
     """
     function = enclosing_function(source, span.line)
-    tests = _tests_at(source, span)
+    tests = tests_at(source, span)
     return kept_by(source or "", function, tests[0]) if tests and function is not None else ""
 
 
@@ -224,7 +225,7 @@ def _sides(function: ast.AST | None, node: ast.If) -> tuple[list[ast.stmt], list
     return node.body, block[block.index(node) + 1 :]
 
 
-def _tests_at(source: str | None, span: Span) -> list[Tested]:
+def tests_at(source: str | None, span: Span) -> list[Tested]:
     """The nodes of the function around a line that have a condition there."""
     return [
         node

@@ -91,6 +91,10 @@ def _inner_place(case: BreakCase) -> str:
     return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
 
 
+def _meets_rnn(case: BreakCase) -> bool:
+    return case.item.gb_id == _RNN or case.facts.option == "allow_rnn"
+
+
 def _is_all_theirs(case: BreakCase) -> bool:
     """Whether all on the way to the break that was compiled is a library's, which calls something beside it."""
     return not case.owner.is_user and case.entry is None and bool(case.parts)
@@ -513,10 +517,7 @@ _RULES = (
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        when(
-            lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn",
-            lambda case: not case.takes_packed,
-        ),
+        when(_meets_rnn, lambda case: not case.takes_packed),
         trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
@@ -524,7 +525,7 @@ _RULES = (
         "torch traces no packed sequence, with `torch._dynamo.config.allow_rnn = True` neither. With that option pass "
         "the padded batch, and take of each sequence its last step, `out[torch.arange(len(lengths)), lengths - 1]`; a "
         "bidirectional module would read the padding.",
-        when(lambda case: case.item.gb_id == _RNN or case.facts.option == "allow_rnn", lambda case: case.takes_packed),
+        when(_meets_rnn, lambda case: case.takes_packed),
         trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),
     Remedy(

@@ -21,6 +21,7 @@ from dynadiag.explanation.branches import (
     kept_by,
     raises,
     shows,
+    tests_at,
     tests_of,
     text_of,
 )
@@ -125,12 +126,11 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     function = enclosing_function(source, span.line)
     if source is None or function is None or span.line is None:
         return None
-    for node in tests_of(function):
-        if node.test.lineno <= span.line <= (node.test.end_lineno or 0):
-            origin = _origin(function, node.test, lines)
-            if origin is None:
-                return _on_a_size(source, node) if node.test.lineno in lines else None
-            return _decision(source, function, node, origin)
+    for node in tests_at(source, span):
+        origin = _origin(function, node.test, lines)
+        if origin is None:
+            return _on_a_size(source, node) if node.test.lineno in lines else None
+        return _decision(source, function, node, origin)
     origin = max((line for line in lines if line <= span.line), default=None)
     if origin is None:
         return None
@@ -200,8 +200,8 @@ def ends_loop(source: str | None, span: Span) -> str | None:
     """Return the kind of loop ("for", "while") that the condition at a line ends, None where it ends none."""
     function = enclosing_function(source, span.line)
     loops = _loops(function) if function is not None else []
-    for node in tests_of(function) if function is not None else ():
-        if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0) and decides_a_loop(node, loops):
+    for node in tests_at(source, span):
+        if decides_a_loop(node, loops):
             inner = [node] if isinstance(node, ast.While) else [each for each in loops if node in ast.walk(each)]
             return "for" if inner and isinstance(inner[-1], ast.For) else "while"
     return None

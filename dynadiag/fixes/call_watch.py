@@ -46,6 +46,7 @@ from dynadiag.fixes.user_globals import UserGlobals
 from dynadiag.fixes.variants import OWN, bytes_of, search_names, variant, variant_names
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.random_numbers import seed_generators
 from dynadiag.trial.reference_run import ReplayableCall, run_call
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -356,11 +357,3 @@ def _random_restorer() -> Callable[[], None]:
             numpy.random.set_state(numpy_state)
 
     return restore
-
-
-def seed_generators(seed: int) -> None:
-    """Seed the generators of Python, torch and NumPy."""
-    random.seed(seed)
-    torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)

@@ -28,7 +28,7 @@ import torch
 
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import run_footer, run_header
-from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch, seed_generators
+from dynadiag.fixes.call_watch import CallWatch, CandidateWatch, ReferenceWatch
 from dynadiag.fixes.isolation import silence
 from dynadiag.fixes.observation import CompiledOperators, Observation, WarmCallTime
 from dynadiag.fixes.operator_counter import OperatorCounter
@@ -36,6 +36,7 @@ from dynadiag.fixes.part_watch import PartWatch
 from dynadiag.overlay_runtime import CopiedLoader, LibraryFinder, functions_in
 from dynadiag.recording.journal import Journal
 from dynadiag.trial.context import TRIAL
+from dynadiag.trial.random_numbers import seed_generators
 
 _WARM_SECONDS = 0.3
 _MIN_WARM_CALLS = 12  # more than torch compiles a function again: each call may change what the next one guards on

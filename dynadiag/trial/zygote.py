@@ -30,6 +30,7 @@ from dynadiag.trial.child_processes import install_hooks
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
+from dynadiag.trial.random_numbers import seed_generators
 from dynadiag.trial.typed_json import dump, load
 
 __all__ = ["BOOT", "ForkReply", "ForkRequest", "main", "receive", "send", "serve_forks", "start_trial"]
@@ -228,23 +229,10 @@ def _use_threads(count: int) -> None:
 def _run_program(request: ForkRequest, checkpoint: int | None) -> NoReturn:
     assert request.program is not None
     os.chdir(request.cwd)
-    _reseed(request.seed)
+    seed_generators(request.seed)
     if checkpoint is not None:
         _Checkpoint(socket.socket(fileno=checkpoint), request.threads, seeded=request.seed is not None).install()
     process.run_program_and_exit(request.program)
-
-
-def _reseed(seed: int | None = None) -> None:
-    """Seed all random number generators. Without a seed each fork gets its own numbers, like a fresh interpreter."""
-    import torch
-
-    random.seed(seed)
-    if seed is None:
-        torch.seed()
-    else:
-        torch.manual_seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed)
 
 
 class _Checkpoint:

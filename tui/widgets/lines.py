@@ -262,7 +262,7 @@ class Lines(ScrollView, can_focus=True):
             self.refresh(Region(0, index - top + self.HEADER_ROWS, self.size.width, 1))
 
     def reveal(self, index: int, *, middle: bool = False, around: int = 0) -> None:
-        """Scroll a line onto the screen; if `middle`, to its middle, as one with fewer than `around` lines beside it.
+        """Scroll a line onto the screen, to its middle with `middle` or where fewer than `around` lines are beside it.
 
         A pane that is hidden has no size yet: it is scrolled when it gets one.
         """

@@ -116,9 +116,9 @@ def _check(file: ParsedSource, side: _Side, function: cst.FunctionDef) -> None:
 
 
 def _check_made(file: ParsedSource, statement: cst.CSTNode, function: cst.FunctionDef) -> None:
-    """Raises where a statement does more than to compute what only this function uses."""
-    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    if not isinstance(small, cst.Assign) or len(small.targets) != 1:
+    """Raises unless a statement computes a value that only this function uses."""
+    small = _assignment(statement)
+    if small is None:
         raise Unsuitable("what is made once is more than a value")
     check_expression(file, small.value)
     _check_own(file, function, [each.attr.value for each in file.nodes(cst.Attribute, small.targets[0].target)])
@@ -159,12 +159,18 @@ def _early(file: ParsedSource, sides: Sequence[_Side], function: cst.FunctionDef
 
 def _moves(file: ParsedSource, statement: cst.CSTNode) -> bool:
     """Whether a statement only moves a tensor to a device or a dtype, in its own place."""
-    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Call):
+    small = _assignment(statement)
+    if small is None or not isinstance(small.value, cst.Call):
         return False
     target, called = small.targets[0].target, small.value.func
     is_move = m.matches(target, _PLACE) and m.matches(called, m.Attribute(attr=m.Name("to")))
     return is_move and file.code(cst.ensure_type(called, cst.Attribute).value) == file.code(target)
+
+
+def _assignment(statement: cst.CSTNode) -> cst.Assign | None:
+    """The assignment to one target that a line begins with."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return small if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
 
 
 def _places(file: ParsedSource, statement: cst.CSTNode) -> Iterator[str]:
