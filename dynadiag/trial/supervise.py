@@ -36,6 +36,7 @@ _WAITING_FACTOR = 4.0  # wall clock for each second of CPU time that a process m
 _POLL = 0.1  # seconds between looks at the clock and the output
 _POLLS_PER_MEMORY_CHECK = 5  # polls between looks at /proc: walking it costs some milliseconds
 _TERM_TIMEOUT = 0.5  # seconds between SIGTERM and SIGKILL
+_KILL_TIMEOUT = 5.0  # seconds until what received SIGKILL is gone; one that waits for a disk may take longer
 _WITH_WARNINGS = 1 << 19  # bytes of an output that are read, and mostly are warnings where a compiler failed
 _OUTPUT_LIMIT = 64 << 20  # bytes of a trial's output, beyond which the file is truncated
 
@@ -136,7 +137,7 @@ def session_memory(leader: int) -> int:
 
 
 def kill_session(leader: int) -> None:
-    """End all processes in the session: the leader at once, the others after a moment to clean up.
+    """End all processes in the session: the leader at once, the others after a moment to clean up. Wait for their end.
 
     A C++ compiler that receives SIGTERM removes its unfinished output. Left in Inductor's cache, half a library would
     be loaded by every later run, also the user's own. Forks of a fork belong to the session unless they started their
@@ -152,6 +153,8 @@ def kill_session(leader: int) -> None:
         left = [pid for pid, _ in _session_processes(leader) if pid != leader]
     for pid in left:
         _send(pid, signal.SIGKILL)
+    while found and any(_session_processes(leader)) and time.monotonic() < deadline + _KILL_TIMEOUT:
+        time.sleep(_TERM_TIMEOUT / 20)
 
 
 def kill_descendants(leader: int, sessions: Collection[int] = ()) -> None:
