@@ -280,7 +280,9 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
     """
     sizes: dict[tuple[str | None, str], list[tuple[int, int]]] = {}
     states: dict[str, list[GuardFailure]] = {}
+    entries: dict[str, list[GuardFailure]] = {}
     for reason in reasons:
+        entries.setdefault(reason.against, []).append(reason)
         if reason.part == "size" and (pair := _numbers(reason)):
             sizes.setdefault((reason.subject, reason.against), []).append(pair)
         elif reason.part == "state":
@@ -292,9 +294,7 @@ def without_consequences(reasons: Sequence[GuardFailure]) -> tuple[GuardFailure,
             _follows(reason, sizes.get((reason.subject, reason.against), []))
             if reason.part == "stride"
             else any(_is_of_state(reason, state) for state in states.get(reason.against, ()))
-            or any(
-                _is_part(reason, cause) for cause in reasons if cause.against == reason.against and cause is not reason
-            )
+            or any(_is_part(reason, cause) for cause in entries[reason.against] if cause is not reason)
         )
     )
 
@@ -366,5 +366,6 @@ def nearest_entry_failures(reasons: Sequence[GuardFailure]) -> tuple[GuardFailur
     raced = {entry for entry, sorts in alone.items() if sorts == {"race"}}  # it fits by now
     compiled_by_others = {entry for entry, sorts in alone.items() if sorts == {"backend"}}
     kept = raced or compiled_by_others
-    kept = kept or {entry for entry, what in failed.items() if not any(other < what for other in failed.values())}
+    distinct = {frozenset(what) for what in failed.values()}
+    kept = kept or {entry for entry, what in failed.items() if not any(other < what for other in distinct)}
     return tuple(reason for reason in reasons if reason.against in kept)

@@ -12,10 +12,10 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING
 from types import NoneType, UnionType
 from typing import Any, Generic, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import msgspec
 import orjson
 
 MAX_VALUE = 16 << 20  # bytes of one value; the reader sets SQLite's own limit to this
@@ -169,10 +169,8 @@ class _Tuple:
             if dataclasses.is_dataclass(item)
             else None
         )
-        self._defaults = {
-            field.name: field.default for field in (dataclasses.fields(item) if self._fields is not None else ())
-        }
         self._item = item
+        self._kind = tuple[item, ...]  # type: ignore[valid-type]  # a value, for msgspec
 
     def write(self, value: Any) -> list[Any]:
         """JSON of at most `MAX_VALUE` bytes. The end of a longer tuple is dropped."""
@@ -188,12 +186,11 @@ class _Tuple:
     def read(self, cells: Iterator[Any]) -> Any:
         text = _read_scalar(next(cells), str, False)
         try:
-            items = orjson.loads(text)
+            return msgspec.convert(orjson.loads(text), self._kind)
         except orjson.JSONDecodeError as error:
             raise FieldError(f"not JSON ({error})") from None
-        if type(items) is not list:
-            raise FieldError("not a JSON list")
-        return tuple([self._from_json(item) for item in items])
+        except msgspec.ValidationError as error:
+            raise FieldError(str(error)) from None
 
     def _to_json(self, item: Any) -> Any:
         if self._fields is None:
@@ -202,28 +199,12 @@ class _Tuple:
             raise FieldError(f"{self._item.__name__} expected, found {type(item).__name__}")
         return {name: _write_item(getattr(item, name), *kind) for name, kind in self._fields.items()}
 
-    def _from_json(self, item: Any) -> Any:
-        if self._fields is None:
-            return _read_scalar(item, str, False)
-        if type(item) is not dict:
-            raise FieldError("not a JSON object")
-        values = {
-            name: item.get(name, None if default is MISSING else default) for name, default in self._defaults.items()
-        }
-        return self._item(*[_read_item(values[name], *kind) for name, kind in self._fields.items()])
-
 
 def _write_item(value: Any, kind: type, optional: bool) -> Any:
     """A field of a record in a tuple: a scalar, or a tuple of strings."""
     if get_origin(kind) is not tuple:
         return _write_scalar(value, kind, optional)
     return [_write_scalar(item, str, False) for item in check_type(value, tuple)]
-
-
-def _read_item(value: Any, kind: type, optional: bool) -> Any:
-    if get_origin(kind) is not tuple or value == ():
-        return value if value == () else _read_scalar(value, kind, optional)
-    return tuple([_read_scalar(item, str, False) for item in check_type(value, list)])
 
 
 class _Nested:
