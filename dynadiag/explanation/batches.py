@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.explanation.identity import Function, enclosing_function, parsed
 from dynadiag.explanation.owner import owner_of
 from dynadiag.recording.records import Frame, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_steps
@@ -66,7 +66,14 @@ def _parameters(source: str | None, line: int | None) -> list[str]:
     """The names of the arguments that a caller of the function gives by position."""
     function = enclosing_function(source, line)
     names = [] if function is None else [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    return names[1:] if names[:1] == ["self"] else names
+    return names[1:] if function is not None and _is_method(function, source or "") else names
+
+
+def _is_method(function: Function, source: str) -> bool:
+    """Whether a caller gives the first argument by what stands before the dot, whatever the function calls it."""
+    classes = (each for each in ast.walk(parsed(source) or function) if isinstance(each, ast.ClassDef))
+    is_static = any(ast.unparse(each) == "staticmethod" for each in getattr(function, "decorator_list", ()))
+    return not is_static and any(function in each.body for each in classes)
 
 
 def _calls_at(text: str, line: int | None, function: str) -> list[ast.Call]:

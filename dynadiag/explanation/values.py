@@ -31,6 +31,7 @@ EPSILON = {
 _LOW_PRECISION = ("float16", "bfloat16", "float32")  # the types whose loss of precision is looked at
 _MIN_UNITS = 64.0  # units in the last place that a node is off before it is told
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
+_MAX_NOT_FINITE = 4  # graphs whose first value that is not finite is told
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
 _MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
@@ -117,17 +118,18 @@ class ValueTable:
 
     def history(self, node: NodeValue) -> tuple[NodeValue, ...]:
         """Return the values of a node in every recorded call of its graph."""
-        return tuple(self._by_graph[self._graph_of(node)])
+        return tuple(self._by_graph[*self.graph_of(node), node.node])
 
-    def _graph_of(self, node: NodeValue) -> tuple[str, bool, str]:
+    def graph_of(self, node: NodeValue) -> tuple[str, bool]:
+        """Return the compile of a node's graph, and whether it is the backward graph."""
         call = self.call_of(node)
-        return call.compile_id, call.graph == "backward", node.node
+        return call.compile_id, call.graph == "backward"
 
     @functools.cached_property
     def _by_graph(self) -> dict[tuple[str, bool, str], list[NodeValue]]:
         found: dict[tuple[str, bool, str], list[NodeValue]] = {}
         for node in self.nodes:
-            found.setdefault(self._graph_of(node), []).append(node)
+            found.setdefault((*self.graph_of(node), node.node), []).append(node)
         return found
 
     def named(self, compile_id: str, name: str, *, backward: bool) -> tuple[NodeValue, ...]:
@@ -214,10 +216,12 @@ def bounds_text(summary: ValueSummary, digits: int) -> str:
 
 
 def value_findings(table: ValueTable | None, sources: Mapping[str, str]) -> tuple[Finding, ...]:
-    """What the values tell: the first wrong one, the first that is not finite, and the first that loses precision."""
+    """What the values tell: the first wrong one, the first of each graph that is not finite, and the first that loses
+    precision.
+    """
     if table is None:
         return ()
-    made = [_wrong_value(table), _not_finite(table), _low_precision(table)]
+    made = [_wrong_value(table), *_not_finite(table), _low_precision(table)]
     return tuple(_placed(item, sources) for item in made if item is not None)
 
 
@@ -271,13 +275,34 @@ def _wrong_value(table: ValueTable) -> _Told | None:
     return _Told(Rule.WRONG_VALUE, "error", node, call.compile_id, title, cause, tuple(facts))
 
 
-def _not_finite(table: ValueTable) -> _Told | None:
-    """The first NaN, or the overflow that it is computed of; without a NaN, the first infinity by an overflow."""
+def _not_finite(table: ValueTable) -> Iterator[_Told]:
+    """The first NaN, or the overflow that it is computed of; without a NaN, the first infinity by an overflow.
+
+    After it, the first in other graphs and at other lines whose origins are all finite: it follows from no other.
+    """
     first = table.first_nan
     nodes = table.nodes if first is None else table.origins_of(first)
     node = next((each for each in nodes if overflows(each)), first)
     if node is None:
-        return None
+        return
+    yield _not_finite_node(table, node, first)
+    graphs, spans = {table.graph_of(node)}, {node.span}
+    for each in table.nodes:
+        if len(graphs) == _MAX_NOT_FINITE:
+            return
+        if not (each.summary.nan or overflows(each)) or table.graph_of(each) in graphs or each.span in spans:
+            continue
+        if each.cause and all(map(_is_finite, table.origins_of(each))):
+            graphs.add(table.graph_of(each))
+            spans.add(each.span)
+            yield _not_finite_node(table, each, None)
+
+
+def _is_finite(node: NodeValue) -> bool:
+    return not (node.summary.nan or node.summary.inf)
+
+
+def _not_finite_node(table: ValueTable, node: NodeValue, becomes: NodeValue | None) -> _Told:
     call, summary = table.call_of(node), node.summary
     number = summary.nan or summary.inf
     what = "NaN" if summary.nan else "infinite"
@@ -289,8 +314,8 @@ def _not_finite(table: ValueTable) -> _Told | None:
         more = f"; --calls 0..{call.call - 1} shows the calls before" if is_first else ""
         cause = f"it comes in from outside of this graph{more}"
     facts = [*_input_facts(table, node), *_infinity_facts(table, node)]
-    if first is not None and first is not node:
-        facts.append(Fact("becomes", f"{first.node}: {range_text(first)}", first.span))
+    if becomes is not None and becomes is not node:
+        facts.append(Fact("becomes", f"{becomes.node}: {range_text(becomes)}", becomes.span))
     return _Told(Rule.NOT_FINITE, "warning", node, call.compile_id, title, cause, tuple(facts))
 
 

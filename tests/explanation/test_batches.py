@@ -46,6 +46,17 @@ def test_a_batch_is_made_where_it_is_certain(
     assert (tuple(made.names.values()), made.place.line, made.function) == (names, line, function)
 
 
+@pytest.mark.parametrize(
+    ("head", "named"), [("def forward(s, ids)", "x"), ("@staticmethod\n    def forward(s, ids)", "m")]
+)
+def test_what_a_method_calls_its_object_is_no_argument(head: str, named: str) -> None:
+    item = Recompile(0, "0/1", MODEL, 2, "Net.forward", (), limit_reached=False)
+    sources = {MODEL: f"class Net:\n    {head}:\n        return ids\n", LOOP: "model(x, m)\n"}
+    made = made_at(["L['ids']"], item, Frame(LOOP, 1, "<module>"), sources)
+    assert made is not None
+    assert made.names == {"L['ids']": named}
+
+
 def test_a_wrappers_arguments_and_what_they_hold_are_found() -> None:
     item = Recompile(0, "0/1", "/torch/nn/modules/container.py", 248, "forward", (), limit_reached=False)
     text = "fast = torch.compile(net)\nloss(fast(batch), y)\n"

@@ -58,6 +58,17 @@ def test_what_made_the_infinity_that_a_nan_is_computed_of_is_a_fact() -> None:
     assert fact.span.line == 3
 
 
+def test_another_graph_that_makes_an_overflow_of_finite_values_has_a_finding_too() -> None:
+    calls = a_call(), a_call(1, compile_id="1/0"), a_call(2, compile_id="2/0"), a_call(3, compile_id="3/0")
+    first = a_node(0, "z", nan=1, cause="log of -1 at [0]")
+    own = replace(a_node(1, "m", line=3, inf=1, cause="mul overflows float16"), values_call=1)
+    given = replace(a_node(2, "x", line=4, op="placeholder", nan=1), values_call=2)
+    follows = replace(a_node(3, "w", "x", line=4, nan=1, cause="log of -1 at [0]"), values_call=2)
+    same_line = replace(own, index=4, values_call=3)
+    found = value_findings(ValueTable(calls, (first, own, given, follows, same_line), {}), {})
+    assert [(each.compile_ids, each.span.line) for each in found] == [(("0/0",), 2), (("1/0",), 3)]
+
+
 def test_an_input_with_nan_comes_from_outside() -> None:
     (found,) = value_findings(table(a_node(0, "x", op="placeholder", nan=1)), {})
     assert found.cause == "it comes in from outside of this graph"

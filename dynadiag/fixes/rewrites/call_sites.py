@@ -73,7 +73,12 @@ def _parameters(problem: FixProblem, sources: Sources) -> list[str] | None:
     parameters = function.params
     names = [parameter.name.value for parameter in parameters.params]
     more = _MORE if isinstance(parameters.star_arg, cst.Param) and parameters.star_arg.name.value == "args" else ()
-    return [*(names[1:] if names[:1] in (["self"], ["cls"]) else names), *more]
+    file = sources.file(problem.file)
+    is_method = file is not None and isinstance(file.enclosing(function, cst.ClassDef, cst.FunctionDef), cst.ClassDef)
+    is_static = any(
+        isinstance(each.decorator, cst.Name) and each.decorator.value == "staticmethod" for each in function.decorators
+    )
+    return [*(names[1:] if is_method and not is_static else names), *more]
 
 
 def compiled_function(problem: FixProblem, sources: Sources) -> cst.FunctionDef | None:
