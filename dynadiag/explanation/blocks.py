@@ -63,10 +63,10 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
 
 
-def picked_from(source: str | None, span: Span) -> str | None:
-    """Return what the subscript that begins at a place picks an item of (``self.experts``)."""
+def subscript_at(source: str | None, span: Span) -> ast.Subscript | None:
+    """Return the subscript that begins at a place (``self.experts[0]``)."""
     items, place = _nodes(source, ast.Subscript), (span.line, span.column)
-    return next((ast.unparse(node.value) for node in items if (node.lineno, node.col_offset) == place), None)
+    return next((node for node in items if (node.lineno, node.col_offset) == place), None)
 
 
 def calls_at(source: str | None, line: int | None) -> int:

@@ -24,8 +24,8 @@ from dynadiag.explanation.blocks import (
     is_loop_condition,
     looped_result,
     only_raises,
-    picked_from,
     registers_hook,
+    subscript_at,
     unsplittable_block,
     writes_through,
 )
@@ -162,7 +162,25 @@ class BreakCase:
     def picked_from(self) -> str | None:
         """The list, such as one of modules, that a number asked of a tensor picks an item of here."""
         is_index = self.is_item or self.item.gb_id == _INDEX
-        return picked_from(self.source, self.item.span) if is_index and self.taken is None else None
+        node = subscript_at(self.source, self.item.span)
+        is_list = is_index and self.facts.operator != _TO_A_NUMBER and self.taken is None
+        return ast.unparse(node.value) if is_list and node is not None else None
+
+    @property
+    def indices_as_numbers(self) -> tuple[str, str] | None:
+        """The indices of a tensor, of no dimensions, that are read as numbers here, as they remain tensors, and what
+        that makes of the subscript.
+        """
+        node = subscript_at(self.source, self.item.span)
+        if node is None or self.facts.operator != _TO_A_NUMBER or self.taken is not None:
+            return None
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        read = [each for each in parts if not isinstance(each, (ast.Slice, ast.Constant))]
+        kept = ", ".join(f"`{ast.unparse(each)}.reshape(1)`" for each in read)
+        if len(parts) > 1:
+            return kept, ", and the result has a dimension of 1 there"
+        same = f", and `{ast.unparse(node.value)}[{kept.strip('`')}][0]` is the same"
+        return kept, same if isinstance(node.ctx, ast.Load) else ""
 
     @property
     def looped(self) -> str | None:

@@ -428,6 +428,18 @@ _RULES = (
         trials=(Trial("picks_modules_by_values"),),
     ),
     Remedy(
+        "item.index",
+        "Index with {index}: it remains a tensor{same}. An index without dimensions is read as a number, "
+        "which tracing has to know.",
+        when(
+            theirs,
+            lambda case: case.indices_as_numbers is not None,
+            index=lambda case: (case.indices_as_numbers or ("", ""))[0],
+            same=lambda case: (case.indices_as_numbers or ("", ""))[1],
+        ),
+        trials=(Trial("picks_a_row", case=_DATA),),
+    ),
+    Remedy(
         "shape.loop",
         "The values of a tensor decide how often the loop over `{looped}` runs, and torch unrolls loops: with the size "
         "captured the break only moves there. Loop over all that there may be; what nothing is selected for is then "
@@ -437,7 +449,7 @@ _RULES = (
     ),
     Remedy(
         "item.tensor",
-        "Keep the value a tensor, without `.item()`: arithmetic, comparison and indexing take a 0-dimensional one.",
+        "Keep the value a tensor, without `.item()`: arithmetic and comparison take a 0-dimensional one.",
         when(theirs, _about("arithmetic")),
         trials=(Trial("multiplies_by_an_item", case=_ITEM),),
     ),
@@ -485,7 +497,7 @@ _RULES = (
             _is(_ITEM, _DATA),
             lambda case: (
                 case.is_item
-                and not (case.picked_from or case.in_hook or case.is_drawn_by_numpy)
+                and not (case.picked_from or case.indices_as_numbers or case.in_hook or case.is_drawn_by_numpy)
                 and case.decision is None
                 and case.facts.within is None
                 and case.uses.isdisjoint({"log", "order", "key"})

@@ -1370,6 +1370,18 @@ def routes(loop: str) -> Program:
     return lambda compile_: compile_(Experts(loop))(torch.ones(2, 4), chosen)
 
 
+def picks_a_row(*, reshaped: bool) -> Program:
+    def picks(v: torch.Tensor) -> torch.Tensor:
+        v, best = v.clone(), v.sum(1).argmax()
+        if reshaped:
+            v[best.reshape(1)] = 0
+            return v[best.reshape(1)][0] + v[:, best.reshape(1)].sum()
+        v[best] = 0
+        return v[best] + v[:, best].sum()
+
+    return lambda compile_: compile_(picks)(torch.arange(9.0).reshape(3, 3))
+
+
 def batches() -> Iterator[torch.Tensor]:
     while True:
         yield torch.ones(4)
@@ -3084,6 +3096,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(gradient_of(differentiates), lambda: setattr(config, "trace_autograd_ops", True)),
     ),
     "keeps_a_norm_in_a_hook": (norm_kept_by_hook, norm_kept_between),
+    "picks_a_row": (picks_a_row(reshaped=False), picks_a_row(reshaped=True)),
     "picks_modules_by_values": (routes("picked"), routes("every")),
     "loops_over_what_was_hit": (routes("hit"), routes("all")),
     "takes_a_batch": (takes_a_batch, lambda compile_: compile_(lambda v: v * 2)(next(batches()))),
