@@ -16,7 +16,7 @@ from dynadiag.recording.records import GENERATOR
 
 _PLAIN_MODULES = ("builtins", "types", "torch._ops")  # their types have plain attributes, without code of the user's
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
-_AT_LIMIT = "custom frame execution strategy"
+_AT_LIMIT = ("custom frame execution strategy", "exception-directed frame execution")  # to 2.14; from 2.15 on
 _SKIPPED_WHILE_TRACING = "Dynamo decided to skip the frame while tracing"  # such a frame has a compile in the trace
 # Dynamo skips thousands of functions for good reasons (no tensor in them, library code). Only these are reported.
 _SUPPRESSED = "an error was suppressed"  # before tracing (a generator) or during it
@@ -87,7 +87,7 @@ def describe_skipped_frame(code: CodeType, reason: str) -> dict[str, Any] | None
 
 def is_left_while_tracing(reason: str) -> bool:
     """Whether torch leaves the function for what it met while it traced it: a break, an exception, the limit."""
-    return any(words in reason for words in (_SUPPRESSED, _AT_LIMIT, _SKIPPED_WHILE_TRACING))
+    return any(words in reason for words in (_SUPPRESSED, *_AT_LIMIT, _SKIPPED_WHILE_TRACING))
 
 
 def user_callers(frame: FrameType | None) -> list[dict[str, Any]]:
