@@ -353,7 +353,7 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
         names = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left))
         yield f"what follows in {list_some(names)} ran uncompiled ({case.left[0].reason})"
     elif not case.whole and (rest := uncompiled_rest(root, run)) is not None:
-        yield f"what follows in {rest.function} runs uncompiled: torch cannot go on there after this break"
+        yield f"what follows in {rest.function} runs uncompiled: {rest.why}"
     again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)
     if again:
         yield f"recompiles among them: {list_some(again)}"

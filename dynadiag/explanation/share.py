@@ -25,12 +25,23 @@ _COMPOUND = (*_WHOLE, ast.If, ast.With)
 
 @dataclass(frozen=True, slots=True)
 class UncompiledRest:
-    """The rest of a function that runs in Python: from ``line`` on. ``called`` are its own modules that it calls."""
+    """The rest of a function that runs in Python: from ``line`` on. ``called`` are its own modules that it calls.
+
+    ``was_traced``: torch traced the rest, and met no tensor operation in it.
+    """
 
     function: str
     line: int
     operators: int  # of the function's graphs
     called: tuple[str, ...]
+    was_traced: bool
+
+    @property
+    def why(self) -> str:
+        """Why it runs in Python."""
+        if self.was_traced:
+            return "the call in which torch traced it had no tensor operation there"
+        return "torch cannot go on there after this break"
 
     @property
     def text(self) -> str:
@@ -66,7 +77,9 @@ def uncompiled_rest(item: Break, run: RunRecords) -> UncompiledRest | None:
     alike = [each.compile_id for each in run.compiles if (each.file, each.line) == (compiled.file, compiled.line)]
     graphs = {graph.compile_id: graph.ops for graph in run.graphs if graph.stage == "dynamo"}
     operators = max((graphs.get(each, 0) for each in alike), default=0)
-    return UncompiledRest(compiled.function, line, operators, tuple(_called(source, line)))
+    met = {each.compile_id for each in run.breaks}
+    was_traced = any(each.outcome == "skipped" and each.compile_id not in met for each in _others(compiled, run))
+    return UncompiledRest(compiled.function, line, operators, tuple(_called(source, line)), was_traced)
 
 
 def _line_in(compiled: Compile, item: Break) -> int | None:
@@ -91,12 +104,15 @@ def _first_in_block(source: str, line: int) -> int:
     return line if first is None else first.lineno
 
 
+def _others(compiled: Compile, run: RunRecords) -> Iterator[Compile]:
+    """The compiles of the functions that begin in the middle of this one."""
+    alike = (each for each in run.compiles if (each.file, each.function) == (compiled.file, compiled.function))
+    yield from (each for each in alike if each.line != compiled.line)
+
+
 def _goes_on(compiled: Compile, run: RunRecords) -> Iterator[bool]:
     """For each function that begins in the middle of this one, that torch looked at it."""
-    for each in run.compiles:
-        is_other = (each.file, each.function) == (compiled.file, compiled.function) and each.line != compiled.line
-        if is_other and each.outcome != "skipped":
-            yield True
+    yield from (True for each in _others(compiled, run) if each.outcome != "skipped")
     met = {item.compile_id for item in run.breaks}
     broken = {(each.file, each.line) for each in run.compiles if each.outcome == "skipped" and each.compile_id in met}
     for skipped in run.skipped:

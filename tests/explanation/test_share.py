@@ -46,6 +46,13 @@ def test_where_torch_goes_on_nothing_is_said() -> None:
         assert "in Python" not in found.headline.sentence
 
 
+def test_of_a_rest_without_operations_torch_is_not_said_to_be_unable_to_go_on() -> None:
+    rest = replace(a_compile(1, "1/0", line=3), outcome="skipped")
+    for made, why in (((), "torch cannot go on there after this break"), ((rest,), "no tensor operation there")):
+        (finding, *_) = explained(*made).findings
+        assert [fact.text.endswith(why) for fact in finding.evidence if "runs uncompiled" in fact.text] == [True]
+
+
 def test_where_nothing_follows_nothing_is_said() -> None:
     short = "def forward(self, x):\n    y = self.embed(x)\n    return self.gru(y)\n"
     assert "in Python" not in explained(source=short).headline.sentence
