@@ -191,6 +191,12 @@ def _ranges(result: str, found_by: str, head: str = "") -> Adversary:
     return Adversary(_program(body, _CALL, head), "x[start:end]", title, frozenset(found_by.split()))
 
 
+def _picked(rest: str, found_by: str, calls: str = _CALL, marked: str = "x[best]") -> Adversary:
+    """A row that the largest sum picks."""
+    body = f"x = x * 1\nbest = x.sum(1).argmax()\n{rest}" if calls == _CALL else f"best = x.sum(1).argmax()\n{rest}"
+    return replace(_change(body, marked, "give the index one dimension", found_by, calls), gb_id="GB0033")
+
+
 def _segments(attention: str, found_by: str, head: str = "") -> Adversary:
     """Attention by segments, with a function of its own."""
     body = (
@@ -889,6 +895,15 @@ ADVERSARIES = {
         "count(rows)",
         "mutations",
         "SEEN = [0]\n\n\ndef count(rows):\n    SEEN[0] += rows.shape[0]\n    return rows * 2\n\n\n",
+    ),
+    # number_indices
+    "a row is written to later": _picked("row = x[best]\nrow *= 3\nreturn x * 2", "results gradients"),
+    "the caller writes to the row": _picked("return x[best]", "results", "x = torch.randn(3, 4)\ncall(x)[0] = 7.0"),
+    "the index is a number at times": _picked(
+        "return x[best if x.sum() > 100 else 0] + x[best]",
+        "ends",
+        "call(torch.ones(3, 4))",
+        "x[best if x.sum() > 100 else 0]",
     ),
     # expert_loops
     "an expert looks at its tokens together": _experts("state - state.mean(0)", "results gradients"),

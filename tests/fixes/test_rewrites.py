@@ -60,6 +60,31 @@ def test_each_number_of_a_list_is_checked(tmp_path: Path) -> None:
     assert "tolist()\n    for each in sizes:\n        torch._check(each >= 0)\n" in made
 
 
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("y = x[best]", "y = x[best.reshape(1)][0]"),
+        ("y = x[best, 0]", "y = x[best.reshape(1), 0][0]"),
+        ("y = x[-1, order[0]]", "y = x[-1, order[0].reshape(1)][0]"),
+        ("y = x[:, best + 1]", "y = x[:, (best + 1).reshape(1)].squeeze(1)"),
+        ("y = x[a, b, 1:]", "y = x[a.reshape(1), b.reshape(1), 1:].squeeze(0)"),
+        ("x[best] = y", "x[best.reshape(1)] = y"),
+        ("x[best] -= y", "x[best.reshape(1)] -= y"),
+        ("x[:, best] = y", None),
+        ("y = x[0, :, best]", None),
+        ("y = x[..., best]", None),
+        ("y = x[None, best]", None),
+        ("del x[best]", None),
+    ],
+)
+def test_an_index_that_is_read_as_a_number_gets_one_dimension(text: str, becomes: str | None, tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x, y, a, b, best, order):\n    {text}\n    return x\n"
+    marked = text[text.index("x[") : text.rindex("]") + 1]
+    found = candidates(source, problem_at(source, marked, gb_id="GB0033"), tmp_path)
+    made = changed(source, [each for each in found if each.title == "give the index one dimension"])
+    assert made == ([] if becomes is None else [source.replace(text, becomes)])
+
+
 def test_what_a_print_formats_itself_is_formatted_before(tmp_path: Path) -> None:
     text = f"{HEAD}def f(x):\n    print('shape', tuple(x.shape), x.dtype)\n    return x\n"
     made = one(text, "print('shape', tuple(x.shape), x.dtype)", tmp_path)

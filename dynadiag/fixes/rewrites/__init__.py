@@ -21,6 +21,7 @@ from dynadiag.fixes.rewrites import (
     masked_writes,
     number_arguments,
     number_attributes,
+    number_indices,
     numbers,
     numpy_calls,
     outer_contexts,
@@ -51,6 +52,7 @@ CATALOGUE = (
     Rewrite("setups", at_break(setup_at, setups.candidates)),
     Rewrite("expert_loops", at_break(call_at, expert_loops.candidates)),
     Rewrite("row_ranges", at_break(rows_at, row_ranges.candidates)),
+    Rewrite("number_indices", at_break(number_indices.subscript_at, number_indices.candidates), ("item.index",)),
     Rewrite("segment_attention", at_break(call_at, segment_attention.candidates)),
     Rewrite(
         "printing",
