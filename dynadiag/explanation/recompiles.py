@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.blocks import calls_at, loop_around
-from dynadiag.explanation.changes import by_frequency, fingerprint
+from dynadiag.explanation.changes import by_frequency, fingerprint, own_failures
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, what_changed
@@ -250,7 +250,7 @@ def _cause(
     if cases and all(case.is_computed for case in cases):
         cause = _before_break(known, own)
         return _break_of(item, before) if cause is None else cause
-    what = fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)])
+    what = fingerprint([each for each in own_failures(item.reasons) if not is_from_before_break(each, computed)])
     return _outer(known, own, what, sources)
 
 

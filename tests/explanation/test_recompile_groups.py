@@ -15,7 +15,10 @@ import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rebinding import assignment
+from dynadiag.explanation.recompile_case import cases_of
+from dynadiag.explanation.tensor_remedies import markable_sizes
 from dynadiag.recording.records import GuardFailure, Span
+from tests.explanation.build import a_failure, a_recompile
 
 x = torch.ones(3)
 
@@ -232,6 +235,25 @@ def test_the_rest_of_a_function_follows_whatever_was_computed_before_it(tmp_path
     _, first = found(tmp_path, pad, (torch.ones(4), torch.ones(4)), (torch.ones(5), torch.ones(5)))
     assert first.title.endswith("pad: v.size()[0] changed")
     assert "mark_dynamic(v, 0)`, `torch._dynamo.mark_dynamic(other, 0)" in advice_of(first)
+
+
+def test_an_argument_behind_a_break_follows_from_it_whatever_was_computed(tmp_path: Path) -> None:
+    def halves(v: torch.Tensor) -> torch.Tensor:
+        h = torch.cat([v, v], -1)
+        torch._dynamo.graph_break()
+        return v + h[..., 1::2]
+
+    _, only = found(tmp_path, halves, (torch.ones(2, 3, 4),), (torch.ones(2, 5, 4),))
+    assert only.title.endswith("v.size()[1] changed")
+
+
+def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
+    sizes = [
+        a_failure("", source=f"L['{name}'].size()[0]", part="size", subject=f"L['{name}']", index="0", was="4", now="5")
+        for name in ("h", "v")
+    ]
+    (case,) = cases_of(a_recompile(reasons=tuple(sizes)), computed={"h"})
+    assert [fact.subject for fact in markable_sizes(case)] == ["L['v']"]
 
 
 def test_the_layout_of_a_tensor_goes_with_its_size(tmp_path: Path) -> None:
