@@ -272,8 +272,8 @@ def _library_calls(result: VariantResult, *, is_faster: bool) -> Iterator[str]:
             calls = count(round(kernels.extern), "call")
             yield f"all that a call runs is {calls} of {of}, {too}: there is little to fuse"
         elif not is_faster:
-            part = f"{kernels.extern:g} of the {kernels.total:g} kernels that a call runs"
-            yield f"{part} come from {of}, {too}: compiling changes only the others"
+            part = f"{kernels.extern:g} of the {kernels.total:g} kernels of a call"
+            yield f"an uncompiled call runs {part} too (from {of}): compiling changes only the others"
 
 
 def _break_and_run_pattern(result: VariantResult) -> object:
