@@ -46,6 +46,7 @@ class RecompileCase:
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
     - ``made``: where the tensors whose sizes changed are made.
+    - ``is_joined``: behind a break, the function uses it with what it had computed before, whose size changed as well.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
     """
 
@@ -62,6 +63,7 @@ class RecompileCase:
     set_inside: Span | None = None
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
+    is_joined: bool = False
     of_torch: bool = False
     made: Made | None = None
 

@@ -364,10 +364,17 @@ def _called(item: Recompile, run: RunRecords, raised: bool, is_state: bool, entr
 def _told(group: _Group) -> tuple[RecompileCase, ...]:
     """The causes that are advised on: those of the first recompile, then what else changed in later ones and in the
     rest of the function."""
-    first = group.cases[0]
+    joined = any(_has_computed_size(case) for case in (*group.cases[0], *group.rests))
+    first = tuple(replace(case, is_joined=joined) for case in group.cases[0])
     known = {(case.sort, case.fact.source) for case in first}
     later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
     return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))
+
+
+def _has_computed_size(case: RecompileCase) -> bool:
+    """Whether a size of what was computed before a break changed with something else."""
+    computed = (is_from_before_break(change.fact, case.computed) for change in case.changes if change.sort == "size")
+    return not case.is_computed and any(computed)
 
 
 def _head(span: Span, run: RunRecords) -> Span:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import dynadiag
 from dynadiag.explanation.explanation import explain
@@ -40,8 +41,8 @@ def afresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...]) -> list[Finding]:
-    compiled = torch.compile(fn, backend="eager")
+def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[Finding]:
+    compiled = torch.compile(fn, backend="eager", **options)
     with dynadiag.record(folder / "run.dynadiag"):
         for arguments in calls:
             compiled(*arguments)
@@ -243,8 +244,19 @@ def test_an_argument_behind_a_break_follows_from_it_whatever_was_computed(tmp_pa
         torch._dynamo.graph_break()
         return v + h[..., 1::2]
 
-    _, only = found(tmp_path, halves, (torch.ones(2, 3, 4),), (torch.ones(2, 5, 4),))
+    calls = [(torch.ones(2, size, 4),) for size in (3, 5)]
+    _, only = found(tmp_path, halves, *calls)
     assert only.title.endswith("v.size()[1] changed")
+    assert "dynamic=True" in advice_of(only)
+    assert "mark_dynamic" not in advice_of(only)
+    torch._dynamo.reset()
+    (tmp_path / "dynamic").mkdir()
+    (only,) = found(tmp_path / "dynamic", halves, *calls, dynamic=True)
+    assert only.rule == "break"
+    torch._dynamo.reset()
+    torch._dynamo.mark_dynamic(calls[0][0], 1)
+    with pytest.raises(ConstraintViolationError):
+        torch.compile(halves, backend="eager")(*calls[0])
 
 
 def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
