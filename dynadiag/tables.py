@@ -204,7 +204,7 @@ def _cell(value: object) -> str:
 
 
 def _cells(values: Sequence[str], tag: str) -> str:
-    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)
+    return "".join(f'<{tag} style="text-align: left">{html.escape(value)}</{tag}>' for value in values)
 
 
 class Values(Rows[NodeValue]):

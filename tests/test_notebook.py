@@ -72,7 +72,7 @@ def test_a_recorded_cell_is_named_by_its_number(notebook: Notebook, tmp_path: Pa
     assert f"= called: In[{number}]:2 in <module>" in report
     assert "ipykernel" not in report
     assert "cpu: the notebook" in report
-    assert "<td>In[1]:5:5</td>" in shown["text/html"]
+    assert ">In[1]:5:5</td>" in shown["text/html"]
     _, files = notebook.run("print({item.span.file for item in opened.breaks}, opened.source('<In[1]>') is not None)")
     assert files["stdout"] == "{'<In[1]>'} True\n"
 
