@@ -8,10 +8,13 @@ a function has the name of its question. `mcp_session.py` makes the call of a to
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,6 +60,16 @@ def j1_11() -> None:
 def j1_16() -> None:
     """Random complex numbers."""
     torch.compile(lambda x: torch.randn(x.size(), dtype=x.dtype))(torch.empty(4, dtype=torch.complex64))
+
+
+def j1_19() -> None:
+    """The linker does not find a library, here one that this compiler is made to ask for."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = Path(folder, "g++")
+        compiler.write_text('#!/bin/sh\nexec g++ "$@" -lcuda_of_the_driver\n')
+        compiler.chmod(0o700)
+        torch._inductor.config.cpp.cxx = (str(compiler),)
+        torch.compile(torch.relu)(torch.randn(4, 8))
 
 
 def j2_6() -> Case:
@@ -203,6 +216,15 @@ def j4_9() -> None:
     torch.compile(attend)(torch.randn(1, 1, 128, 16))
 
 
+def j5_1() -> None:
+    """A loss under autocast, compiled with max-autotune: is it less precise?"""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 8))
+    step = torch.compile(lambda x, y: functional.cross_entropy(net(x), y), mode="max-autotune")
+    with torch.autocast("cpu", torch.bfloat16):
+        step(torch.randn(32, 64), torch.arange(32) % 8).backward()
+
+
 def j6_8() -> None:
     """A slice whose end a tensor holds."""
     torch.compile(lambda x, size: x[:size] * 2)(torch.randn(10, 3), torch.tensor(5))
@@ -221,6 +243,23 @@ def j6_16() -> None:
         return [x.new_empty((size, *x.shape[1:])) for size in sizes]
 
     torch.compile(lambda x, sizes: split(x, sizes.tolist()))(torch.randn(10, 3), torch.tensor([4, 6]))
+
+
+class Buffers:
+    """Buffers by name and dtype."""
+
+    def __init__(self) -> None:
+        self.held = collections.OrderedDict({("mpu", torch.bfloat16): torch.zeros(16, dtype=torch.bfloat16)})
+
+    def like(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the buffer for a tensor."""
+        return self.held["mpu", x.dtype][: x.numel()].view_as(x)
+
+
+def j6_17() -> None:
+    """A dict whose keys have a dtype in them, used twice in one graph."""
+    buffers = Buffers()
+    torch.compile(lambda x: buffers.like(x).add_(x) + buffers.like(x))(torch.ones(8, dtype=torch.bfloat16))
 
 
 class Deep(nn.Module):

@@ -1,14 +1,15 @@
 """Do the tests notice a fault? Small faults in product code, each tried with the tests of its own package.
 
     python benchmarks/mutants.py [--count N] [--seed S] [--tree FOLDER] [--log FILE] [--jobs N] [--list]
-                                 [--select quick]
+                                 [--select quick|rest]
 
 A mutant is one change of one expression or branch in a function: a comparison flipped, `and` and `or` swapped, a number
 off by one, a condition negated, a return value replaced by None, a string emptied, a branch removed. Mutants are spread
 evenly over the packages; the same seed and the same tree give the same mutants. Each is tried in a copy of the tree,
 with the environment FOLDER/.venv, in a pytest that stops at the first failure. A test that fails without the change too
 is left out, and the others are tried again. With --jobs several mutants are tried at
-once, each in a copy of its own. With --select quick only the tests of `make test` are run.
+once, each in a copy of its own. With --select quick only the tests of `make test` are run, with --select rest only
+those that it leaves out: what the former kill, as a log without the lines of survivors says, is not tried again.
 One line for each mutant, and the total at the end.
 
 mutmut and cosmic-ray have one test command for all mutants; here each package has tests of its own, and the mutants are
@@ -295,7 +296,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1800, help="seconds for each mutant (default 1800)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants tried at once (default 1)")
     parser.add_argument("--log", type=Path, help="also write to this file; what it has already is not tried again")
-    parser.add_argument("--select", choices=["quick", "all"], default="all", help="the tests of `make test`, or all")
+    parser.add_argument("--select", choices=["quick", "rest", "all"], default="all", help="which tests (default all)")
     parser.add_argument("--list", action="store_true", help="name the mutants and try none")
     options = parser.parse_args()
     tree = options.tree.resolve()

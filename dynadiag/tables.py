@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.values import ValueTable, range_text
 from dynadiag.recording.opening import open_recording_as
 from dynadiag.recording.reader import Recording
@@ -183,11 +185,13 @@ def _summary(row: object, cwd: str | None) -> Mapping[str, object]:
             return {"id": row.gb_id or "", **columns, "reason": row.gb_type, "follows from": row.cause}
         case Recompile():
             place = source_location(row.file, row.line, None, cwd)
-            changes = "; ".join(f"{one.source or one.guard}: {one.was} -> {one.now}" for one in row.reasons)
+            changes = "; ".join(map(described, main_changes(row.reasons)))
             return {"compile": row.compile_id, "function": row.function, "place": place, "changed": changes}
         case Finding(span=span):
             place = source_location(span.file, span.line, span.column, cwd)
             return {"rule": row.rule, "id": row.id or "", "severity": row.severity, "place": place, "title": row.title}
+        case Kernel():
+            return {"compile": row.compile_id, "name": row.name, "language": row.language}
         case NodeValue(span=span):
             place = source_location(span.file, span.line, None, cwd)
             return {"node": row.node, "op": row.op, "place": place, "value": range_text(row), "off": row.off_float64}
@@ -200,7 +204,7 @@ def _cell(value: object) -> str:
 
 
 def _cells(values: Sequence[str], tag: str) -> str:
-    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)
+    return "".join(f'<{tag} style="text-align: left">{html.escape(value)}</{tag}>' for value in values)
 
 
 class Values(Rows[NodeValue]):

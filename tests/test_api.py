@@ -197,10 +197,12 @@ def test_an_opened_recording_has_a_report_and_tables(tmp_path: Path) -> None:
         report = recording.report()
         assert f"next: dynadiag browse {path}" in str(report)
         assert "<strong>" in report._repr_html_()
+        assert "<p>4 graphs, 1 graph break, 2 recompiles, 4 compiles, 0 kernels</p>" in report._repr_html_()
         assert [item.rule for item in recording.findings] == [item.rule for item in report.findings]
         assert recording.breaks() == tuple(recording.breaks)
         assert recording.breaks[0].span.line == broken.__code__.co_firstlineno + 2
         assert {item.compile_id for item in recording.recompiles} == {"0/1", "1/1"}
+        assert "x.size()[0] was 3, now 4" in repr(recording.recompiles)
         assert len(recording.kernels) == 0
         assert repr(recording.kernels) == "no rows"
         assert "test_api.py" in repr(recording.breaks)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.explanation.formatting import count, duration
+from dynadiag.explanation.formatting import STATUS_WORDS, count, duration
 from dynadiag.explanation.search import RecordedSearch, SearchCulprit, SearchVerdict
 from dynadiag.recording.records import Trial
 from dynadiag.render.paths import source_location
@@ -22,8 +22,6 @@ _DECIDES = "◆"
 _SHOWN_ABOVE = ("status", "label", "signature", "seconds", "tail", "pid")  # of an outcome
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _MAX_DEPTH = 6  # a recording may come from a stranger
-# Whether a failure is that of the first trial is what a search asks.
-_STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 _ROLES = {"pass": "good", "same": "error", "fail": "error", "different": "break", "timeout": "break", "invalid": "dim"}
 
 ReadSource = Callable[[str], str | None]  # the recorded text of a source file
@@ -155,7 +153,7 @@ def trial_row(item: Trial, deciding: Collection[int] = ()) -> Row:
     cells = (
         str(item.index + 1),
         mark,
-        _STATUS_WORDS.get(status, status),
+        STATUS_WORDS.get(status, status),
         f"{item.seconds:.1f}",
         str(item.pid or "-"),
         _label(item, outcome),
@@ -167,7 +165,7 @@ def trial_lines(item: Trial, deciding: Collection[int] = ()) -> list[Line]:
     """Return the details of a trial: failure, output, then all else that is known of candidate and outcome."""
     outcome = _json(item.outcome)
     status = _status(outcome)
-    made = [line((f"trial {item.index + 1}", "title"), f"  {_STATUS_WORDS.get(status, status)}, {item.seconds:.1f} s")]
+    made = [line((f"trial {item.index + 1}", "title"), f"  {STATUS_WORDS.get(status, status)}, {item.seconds:.1f} s")]
     made.append(line(_label(item, outcome)))
     if item.index in deciding:
         made.append(line((f"{_DECIDES} the verdict rests on this trial", "key")))

@@ -12,7 +12,6 @@ uncompiled, between graphs that are compiled.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from dynadiag.recording.torch_text.operators import is_custom_operator
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.torch_private.fake_kernels import (
     arguments_by_name,
@@ -32,7 +32,7 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, OperatorUsed
 from dynadiag.trial.outcome import Decision
 
-__all__ = ["OPERATOR_KIND", "correct_operators", "install", "is_custom_operator", "runs_uncompiled"]
+__all__ = ["OPERATOR_KIND", "correct_operators", "install", "runs_uncompiled"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
 _reported: set[str] = set()  # the operators and wrong promises that this process has reported
@@ -172,21 +172,3 @@ def _strides(real: torch.Tensor, sizes: Sequence[Any]) -> list[Any]:
         strides[dimension] = step
         step = step * sizes[dimension]
     return strides
-
-
-_OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
-_TORCH_NAMESPACES = {
-    *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),
-    *("c10d", "dtensor", "fsdp", "symm_mem", "mkl", "mkldnn", "onednn", "xnnpack", "quantized", "quantized_decomposed"),
-}
-
-
-def is_custom_operator(name: str) -> bool:
-    """Whether ``name`` (`namespace.operator` or `namespace.operator.overload`) is an operator that torch does not
-    define.
-
-    >>> is_custom_operator("corpus.twice.default"), is_custom_operator("aten.relu.default")
-    (True, False)
-    """
-    found = _OVERLOAD.fullmatch(name)
-    return found is not None and found[1] not in _TORCH_NAMESPACES

@@ -7,6 +7,7 @@ import time
 from typing import Any, TextIO
 
 from dynadiag.commands.common import for_log
+from dynadiag.explanation.formatting import STATUS_WORDS
 from dynadiag.render.clean import clean_line
 
 _MAX_STATUS = 110  # characters of the line that changes
@@ -31,7 +32,7 @@ class ProgressPrinter:
 
     def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
         """Report a finished trial."""
-        text = for_log(clean_line(f"trial {number}: {label}: {status} ({seconds:.1f} s)"))
+        text = for_log(clean_line(f"trial {number}: {label}: {STATUS_WORDS.get(status, status)} ({seconds:.1f} s)"))
         if self._live:
             elapsed = time.monotonic() - self._start
             self.status(f"{elapsed:.0f} s  {text}")

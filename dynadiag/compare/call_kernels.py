@@ -24,12 +24,13 @@ class CallKernels:
     """What one call runs, as means over the calls.
 
     ``generated`` are calls of Inductor's kernels, ``extern`` those of libraries in generated code, ``uncompiled`` the
-    operators that run in Python.
+    operators that run in Python. ``names`` are those of what libraries, and operators of the program's own, compute.
     """
 
     generated: float
     extern: float
     uncompiled: float
+    names: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -64,7 +65,8 @@ def kernels_of_a_call(recording: Recording, warm: WarmCalls | None, step: str | 
     if seen not in (0.0, whole) or any(call.subgraph for call, _ in calls):  # not all of it runs, or a part many times
         return None
     generated = sum(number for call, number in calls if call.is_generated)
-    return CallKernels(generated, sum(number for _, number in calls) - generated, uncompiled)
+    names = dict.fromkeys(call.kernel for call, _ in calls if not call.is_generated)
+    return CallKernels(generated, sum(number for _, number in calls) - generated, uncompiled, tuple(names))
 
 
 def _modules(recording: Recording) -> Mapping[str, Sequence[ParsedModule]]:

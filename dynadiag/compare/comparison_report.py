@@ -11,9 +11,10 @@ from dynadiag import __version__
 from dynadiag.compare.comparison import VariantComparison
 from dynadiag.compare.variant import Variant
 from dynadiag.compare.variant_result import MIN_ROUNDS, CompileSummary, Peak, RelativeSpeed, VariantResult
-from dynadiag.explanation.formatting import count, duration, short_duration, size_text
+from dynadiag.explanation.formatting import count, duration, list_some, short_duration, size_text
 from dynadiag.explanation.runtime_cost import CacheEntryRun, CallCost
 from dynadiag.recording.records import UNCOMPILED_NOTE, Break
+from dynadiag.recording.torch_text.operators import is_custom_operator
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.printer import Printer
@@ -221,7 +222,7 @@ def _notes(comparison: VariantComparison, measured: Sequence[VariantResult]) -> 
     # Notes on single variants. A note that several share is given once, with all their names.
     names_of: dict[str, list[str]] = {}
     for result in measured:
-        for note in _notes_on(result.variant, result):
+        for note in _notes_on(result.variant, result, comparison.against_eager(result)):
             names_of.setdefault(note, []).append(_name(result, measured))
     for note, names in names_of.items():
         yield f"{', '.join(names)}: {note}"
@@ -243,7 +244,7 @@ def _noise_note(rounds: int) -> str:
     return "the confidence intervals of the medians overlap; more rounds (--repeat) narrow them"
 
 
-def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:
+def _notes_on(variant: Variant, result: VariantResult, speed: RelativeSpeed | None) -> Iterator[str]:
     if result.device == "cpu" and variant.backend is None and variant.mode == "reduce-overhead":
         yield "this mode adds CUDA graphs to the default mode; a CPU has none"
     if result.compiled is None:
@@ -252,20 +253,27 @@ def _notes_on(variant: Variant, result: VariantResult) -> Iterator[str]:
         return
     if variant.compiles and result.compiled.no_graphs:
         yield f"the timed calls ran uncompiled: {result.compiled.no_graphs}"
-    if calls := _library_calls(result):
-        yield f"{calls}, which an uncompiled call runs too: there is little to fuse"
+    yield from _library_calls(result, is_faster=speed is not None and not speed.noise and speed.ratio > 1)
     yield from (f"no CUDA graphs: {reason}" for reason in result.compiled.no_cudagraphs)
     yield from (note for note in result.compiled.notes if note != UNCOMPILED_NOTE)
 
 
-def _library_calls(result: VariantResult) -> str:
-    """Of a compiled call that runs next to nothing but kernels of libraries: which part of it they are."""
+def _library_calls(result: VariantResult, *, is_faster: bool) -> Iterator[str]:
+    """That next to all of a call is kernels of libraries; of a call that is no faster, which part of it is."""
     gpu, kernels = result.gpu, result.compiled.kernels if result.compiled else None
-    if gpu is not None and gpu.triton_share is not None and gpu.triton_share < _FEW_GENERATED:
-        return f"{1 - gpu.triton_share:.0%} of the kernels' time is in kernels of libraries"
-    if gpu is None and kernels is not None and kernels.extern and not (kernels.generated or kernels.uncompiled):
-        return f"all that a call runs is {count(round(kernels.extern), 'call')} of libraries"
-    return ""
+    too = "which an uncompiled call runs too"
+    if gpu is not None:
+        if gpu.triton_share is not None and gpu.triton_share < _FEW_GENERATED:
+            share = f"{1 - gpu.triton_share:.0%} of the kernels' time is in kernels of libraries"
+            yield f"{share}, {too}: there is little to fuse"
+    elif kernels is not None and kernels.extern and not kernels.uncompiled:
+        of = list_some([*dict.fromkeys(f"`{n}`" if is_custom_operator(n) else "libraries" for n in kernels.names)])
+        if not kernels.generated:
+            calls = count(round(kernels.extern), "call")
+            yield f"all that a call runs is {calls} of {of}, {too}: there is little to fuse"
+        elif not is_faster:
+            part = f"{kernels.extern:g} of the {kernels.total:g} kernels of a call"
+            yield f"an uncompiled call runs {part} too (from {of}): compiling changes only the others"
 
 
 def _break_and_run_pattern(result: VariantResult) -> object:
@@ -448,8 +456,8 @@ def kernel_counts(result: VariantResult) -> KernelCounts | None:
         return KernelCounts(per_call=gpu.kernels, source="torch.profiler", **msgspec.to_builtins(gpu))
     if summary is None or summary.kernels is None:
         return None
-    counts = summary.kernels
-    return KernelCounts(per_call=counts.total, source="profile and generated code", **asdict(counts))
+    counts = {name: number for name, number in asdict(summary.kernels).items() if name != "names"}
+    return KernelCounts(per_call=summary.kernels.total, source="profile and generated code", **counts)
 
 
 def _compile_seconds(summary: CompileSummary) -> dict[str, float]:

@@ -51,7 +51,9 @@ def _bound(kind: str, *, multiple: bool = False) -> Callable[[FailureCase], Slot
 
 
 def _lacks(what: str) -> Callable[[FailureCase], Slots]:
-    return lambda case: slots_if(case.facts.lacks == what and case.facts.constraint is None)
+    return lambda case: slots_if(
+        case.facts.lacks == what and case.facts.constraint is None, absent=case.facts.absent or ""
+    )
 
 
 FAILURES: tuple[Remedy[FailureCase], ...] = (
@@ -97,6 +99,20 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "Install a C++ compiler, or name one that is there (the environment variable `CXX`). `dynadiag doctor` says "
         "what it finds.",
         _lacks("compiler"),
+    ),
+    Remedy(
+        "failed.no_library",
+        "Install the package that has the library `{absent}`, or add the folder that has it to the environment "
+        "variable `LIBRARY_PATH`, where the compiler's linker looks.",
+        _lacks("library"),
+        trials=tried("links_a_library"),
+    ),
+    Remedy(
+        "failed.no_header",
+        "Install the package that has the header `{absent}` (`Python.h` is in the development files of Python), or add "
+        "the folder that has it to the environment variable `CPATH`, where the compiler looks.",
+        _lacks("header"),
+        trials=tried("includes_a_header"),
     ),
     Remedy(
         "failed.no_autograd",

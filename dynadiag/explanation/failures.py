@@ -152,7 +152,7 @@ def telling_line(facts: FailureFacts) -> str:
     if facts.constraint is not None:
         return facts.constraint.said
     if facts.compiler_error is not None:
-        return shorten(f"error: {facts.compiler_error}", _MAX_LINE)
+        return shorten(facts.compiler_error, _MAX_LINE)
     if facts.inside is not None:
         return whole_sentences(f"{facts.operator or 'a higher-order operator'}: {facts.inside}", _MAX_LINE)
     return whole_sentences(facts.message, _MAX_LINE) or "no reason was recorded"

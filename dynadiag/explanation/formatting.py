@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 __all__ = [
+    "STATUS_WORDS",
     "brief",
     "brief_pair",
     "count",
@@ -27,6 +28,9 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P")
 _LISTED = 6  # names in one list; more are counted
 _BRIEF = 32  # characters of a value
 _AROUND = 20  # characters that are shown on either side of a difference
+
+# What a trial showed, in words: whether a failure is that of the first trial is what a search asks.
+STATUS_WORDS = {"same": "same failure", "different": "other failure", "invalid": "cannot run"}
 
 
 def count(number: int, noun: str) -> str:

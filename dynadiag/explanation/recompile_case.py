@@ -35,7 +35,7 @@ _FROM_BEFORE = ("size", "shape", "value")  # parts of what a function may have c
 class RecompileCase:
     """One cause of a recompile: what changed together, the most telling first.
 
-    - ``is_computed``: it was computed before a graph break, so that no caller can change it.
+    - ``computed``: the names of what the function had computed before a graph break, which no caller can change.
     - ``goes_on``: it changed in other recompiles of the function too.
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
       in that of the entry that failed.
@@ -46,12 +46,13 @@ class RecompileCase:
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
     - ``made``: where the tensors whose sizes changed are made.
+    - ``is_joined``: behind a break, the function uses it with what it had computed before, whose size changed as well.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
     """
 
     changes: tuple[GuardChange, ...]
     recompile: Recompile
-    is_computed: bool = False
+    computed: Collection[str] = ()
     goes_on: bool = False
     became_number: bool = False
     was_number: bool = False
@@ -62,6 +63,7 @@ class RecompileCase:
     set_inside: Span | None = None
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
+    is_joined: bool = False
     of_torch: bool = False
     made: Made | None = None
 
@@ -69,6 +71,11 @@ class RecompileCase:
     def fact(self) -> GuardFailure:
         """The failure that the cause is told by."""
         return self.changes[0].fact
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether that was computed before a graph break."""
+        return is_from_before_break(self.fact, self.computed)
 
     @property
     def sort(self) -> str:
@@ -170,13 +177,14 @@ def cases_of(
     objects of torch's own. ``caller`` is the frame that called the function.
     """
     own = own_changes(item, computed)
-    sizes = {each.fact.subject for each in own if each.sort == "size" and each.fact.base == "argument"}
+    given = (each.fact for each in own if not is_from_before_break(each.fact, computed))
+    sizes = {fact.subject for fact in given if fact.part == "size" and fact.base == "argument"}
     made = made_at([each for each in sizes if each], item, caller, sources)
     cases = tuple(
         RecompileCase(
             together,
             item,
-            is_computed=is_from_before_break(together[0].fact, computed),
+            computed=computed,
             goes_on=changing_source(together[0].fact) in changing,
             became_number=(item.compile_id, together[0].fact.source) in numbers,
             was_number=(together[0].fact.against, together[0].fact.source) in numbers,

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.blocks import calls_at, loop_around
-from dynadiag.explanation.changes import by_frequency, fingerprint
+from dynadiag.explanation.changes import by_frequency, fingerprint, own_failures
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.guard_text import describe_change, described, what_changed
@@ -250,7 +250,7 @@ def _cause(
     if cases and all(case.is_computed for case in cases):
         cause = _before_break(known, own)
         return _break_of(item, before) if cause is None else cause
-    what = fingerprint([each for each in item.reasons if not is_from_before_break(each, computed)])
+    what = fingerprint([each for each in own_failures(item.reasons) if not is_from_before_break(each, computed)])
     return _outer(known, own, what, sources)
 
 
@@ -364,10 +364,17 @@ def _called(item: Recompile, run: RunRecords, raised: bool, is_state: bool, entr
 def _told(group: _Group) -> tuple[RecompileCase, ...]:
     """The causes that are advised on: those of the first recompile, then what else changed in later ones and in the
     rest of the function."""
-    first = group.cases[0]
+    joined = any(_has_computed_size(case) for case in (*group.cases[0], *group.rests))
+    first = tuple(replace(case, is_joined=joined) for case in group.cases[0])
     known = {(case.sort, case.fact.source) for case in first}
     later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
     return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))
+
+
+def _has_computed_size(case: RecompileCase) -> bool:
+    """Whether a size of what was computed before a break changed with something else."""
+    computed = (is_from_before_break(change.fact, case.computed) for change in case.changes if change.sort == "size")
+    return not case.is_computed and any(computed)
 
 
 def _head(span: Span, run: RunRecords) -> Span:

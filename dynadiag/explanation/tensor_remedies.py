@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some
 from dynadiag.explanation.process_state import dispatch_change, is_other_device
-from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort, place_text
+from dynadiag.explanation.recompile_case import (
+    Needs,
+    RecompileCase,
+    is_from_before_break,
+    is_special_size,
+    of_sort,
+    place_text,
+)
 from dynadiag.explanation.remedy import Remedy, Slots, Subject, Trial, slots_if, tried
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
@@ -23,7 +30,8 @@ def markable_sizes(case: RecompileCase) -> tuple[GuardFailure, ...]:
     function had computed before a break, which no caller has."""
     if case.sort != "size" or case.fact.is_of_parameter:
         return ()
-    return tuple(fact for fact in case.alike if not is_special_size(fact) and fact.base != "before break")
+    given = (fact for fact in case.alike if fact.base != "before break")
+    return tuple(fact for fact in given if not is_special_size(fact) and not is_from_before_break(fact, case.computed))
 
 
 def _special_size(case: RecompileCase) -> Slots:
@@ -80,7 +88,9 @@ def _changed_size(many: bool) -> Needs:
         nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
         option = "" if nested else ", or use `torch.compile(..., dynamic=True)`"
         slots = {**_marks("torch._dynamo.mark_dynamic", _dimensions(facts), case), "option": option}
-        return slots if (len(_dimensions(facts)) > _MOST_DIMENSIONS) == many else None
+        # Of what was computed before a break nothing can be marked, and a marked size must not equal a constant.
+        only_all = case.is_joined or len(_dimensions(facts)) > _MOST_DIMENSIONS
+        return slots if only_all == many else None
 
     return needs
 

@@ -27,7 +27,7 @@ _STATE = f"{MODULE}.pickle"
 _SCRIPT = "from dynadiag.fixes.notebook_cells import load_cells\n\nload_cells(globals(), __file__)\n"
 _RUN_BY_MAGIC = ("%%dynadiag", "%%time", "%%capture", "%%prun")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_Added = _Definition | ast.Import | ast.ImportFrom | ast.Assign  # what a change adds beside what it changes
+_Added = _Definition | ast.Import | ast.ImportFrom | ast.Assign | ast.Expr  # what a change adds, as a line that sets
 
 
 class CallPickler(pickle.Pickler):

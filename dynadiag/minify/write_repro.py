@@ -18,6 +18,7 @@ from dynadiag.minify.pattern_export import pattern_expression
 from dynadiag.minify.repro_text import ReproSpec, call_sites, header
 from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.minify.torch_settings import DEFINITION_STARTS, TorchSnapshot, settings_source
+from dynadiag.recording.torch_text.operators import is_custom_operator
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
@@ -30,10 +31,6 @@ from minifier.triton_launches import launched_kernel
 __all__ = ["WrittenRepro", "write_repro"]
 
 
-# Of operators that `import torch` defines; the last ones are collectives.
-_OWN_NAMESPACES = frozenset(
-    {"aten", "prims", "prim", "higher_order", "inductor", "c10d", "_c10d_functional", "_c10d_functional_autograd"}
-)
 _MAX_USER_LINES = 4  # lines of the user's program in the header; a reduced graph rarely comes from more
 
 
@@ -115,7 +112,7 @@ def _operators(module: GraphModule) -> list[str]:
     for node in module.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         name = schema.name if schema is not None else getattr(node.target, "_qualified_op_name", "")
-        if "::" in name and name.partition("::")[0] not in _OWN_NAMESPACES:
+        if is_custom_operator(name.replace("::", ".")):
             found[name] = None
     return list(found)
 

@@ -29,7 +29,7 @@ RECORDING = pytest.StashKey[ItemRecording]()
 _MEASURED = pytest.StashKey[Measurement]()
 _FIGURES = ("breaks", "recompiles", "graphs")
 _NOUNS = ("graph break", "recompile", "graph")
-_UPDATE_OF_CHECK, _UPDATE_HERE = "--update ", "--dynadiag-update "  # the option that a note names
+_UPDATE_OF_CHECK, _UPDATE_HERE = " --update", " --dynadiag-update"  # the option that a message names
 _MARKER_BUDGETS = ("max_breaks", "max_recompiles", "max_graphs", "max_compile_seconds")
 
 
@@ -49,7 +49,7 @@ class RecordedSession:
             self._configuration, self._root = find_configuration(config.rootpath)
             self._baseline_path, self._baseline = self._find_baseline()
         except DynadiagError as error:
-            raise pytest.UsageError(f"dynadiag: {error}") from error
+            raise pytest.UsageError(f"dynadiag: {_with_own_option(str(error))}") from error
 
     def _find_baseline(self) -> tuple[Path, Baseline | None]:
         """The file, and what it knows; None where there is none and none was named."""
@@ -183,7 +183,11 @@ class RecordedSession:
                 terminalreporter.write_line(line)
         if self._result is not None:
             text = check_text(self._result, Printer(width=terminalreporter._tw.fullwidth))
-            terminalreporter.write(f"\n{text.replace(_UPDATE_OF_CHECK, _UPDATE_HERE)}")
+            terminalreporter.write(f"\n{_with_own_option(text)}")
+
+
+def _with_own_option(text: str) -> str:
+    return text.replace(_UPDATE_OF_CHECK, _UPDATE_HERE)
 
 
 def _test_lines(run: Measurement, root: str) -> Iterator[str]:

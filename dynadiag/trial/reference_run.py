@@ -215,6 +215,7 @@ def run_call(
     as the run left it: that is for the run whose result the program gets.
     """
     call.restore()
+    torch.clear_autocast_cache()  # it has parameters of the last run, cast, which belong to the graph of that one
     args, kwargs = arguments
     inputs = tensors_in(arguments)
     try:

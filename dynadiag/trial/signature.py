@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
-from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.code_origin import is_torch_file, path_in_packages
 from dynadiag.torch_private.exports import called_api
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
@@ -186,15 +186,15 @@ def witness_of(error: BaseException) -> tuple[str, ...]:
 
 
 def user_lines(error: BaseException) -> list[tuple[str, int]]:
-    """The user's line that torch blames, from the user stack in the exception or in its message; in an export the line
-    of the module that was running. Empty if there is none.
+    """The user's line that torch blames, from the user stack in the exception or in its message, not one of torch's
+    that it calls; in an export the line of the module that was running. Empty if there is none.
     """
-    stack = getattr(error, "real_stack", None)
-    if stack:
-        return [(stack[-1].filename, stack[-1].lineno)]
-    _, found, after = text_of(error).rpartition(_USER_CODE)
-    entries = _FILE_LINE.findall(after.split("\n\n")[0]) if found else []
-    return [(file, int(line)) for file, line in entries[-1:]] or _exported_line(error)
+    stack = [(frame.filename, frame.lineno) for frame in getattr(error, "real_stack", None) or ()]
+    if not stack:
+        _, found, after = text_of(error).rpartition(_USER_CODE)
+        entries = _FILE_LINE.findall(after.split("\n\n")[0]) if found else []
+        stack = [(file, int(line)) for file, line in entries]
+    return [each for each in stack if not is_torch_file(each[0])][-1:] or stack[-1:] or _exported_line(error)
 
 
 def _exported_line(error: BaseException) -> list[tuple[str, int]]:

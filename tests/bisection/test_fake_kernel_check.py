@@ -5,7 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynadiag.bisection import fake_kernel_check
-from dynadiag.bisection.fake_kernel_check import is_custom_operator
+from dynadiag.recording.torch_text.operators import is_custom_operator
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note
 from dynadiag.trial.plan import Plan, Switch

@@ -121,16 +121,22 @@ def test_a_gpu_has_its_own_columns() -> None:
 
 
 def test_compiled_code_that_only_calls_libraries_is_said_to_have_little_to_fuse() -> None:
-    def note(kernels: CallKernels, gpu: Gpu | None = None) -> str:
-        shown = text(measured("default", 5.0, 0.005, replace(COMPILED, kernels=kernels), gpu))
-        found = re.search(r"note: default: (.*? of libraries)", " ".join(shown.split()))
+    def note(kernels: CallKernels, gpu: Gpu | None = None, warm: float = 0.01) -> str:
+        shown = text(measured("default", 5.0, warm, replace(COMPILED, kernels=kernels), gpu))
+        found = re.search(
+            r"note: default: (.*?)(, which an uncompiled call runs too)?: (there|comp)", " ".join(shown.split())
+        )
         return found[1] if found else ""
 
-    assert note(CallKernels(0.0, 1.0, 0.0)) == "all that a call runs is 1 call of libraries"
-    assert (
-        note(CallKernels(1.0, 1.0, 0.0)) == note(CallKernels(0.0, 0.0, 0.0)) == note(CallKernels(0.0, 1.0, 3.0)) == ""
+    one = CallKernels(0.0, 1.0, 0.0, ("mm",))
+    assert note(one) == "all that a call runs is 1 call of libraries"
+    assert note(replace(one, extern=3.0, names=("own.twice.default",))) == (
+        "all that a call runs is 3 calls of `own.twice.default`"
     )
-    one = CallKernels(0.0, 1.0, 0.0)
+    assert note(CallKernels(0.0, 0.0, 0.0)) == note(replace(one, uncompiled=3.0)) == ""
+    part = replace(one, generated=1.0)
+    assert note(part) == "an uncompiled call runs 1 of the 2 kernels of a call too (from libraries)"
+    assert note(part, warm=0.005) == ""
     assert note(one, Gpu(7, 3, 0.02, 0.5, 0.002)) == "98% of the kernels' time is in kernels of libraries"
     assert note(one, Gpu(7, 3, 0.05, 0.5, 0.002)) == note(one, Gpu(7, 3, None, None, 0.002)) == ""
 

@@ -14,20 +14,25 @@ import functools
 import io
 import logging
 import random
+import tempfile
 import threading
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import jinja2
 import msgspec
 import numpy as np
+import pytest
 import torch
+import torch._inductor.config as inductor_config
 import torch.distributed as dist
 from torch import nn
+from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch.autograd import forward_ad
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -1301,6 +1306,29 @@ def with_backend(backend: Any) -> Program:
             return [torch.compile(doubles, backend=backend)(x)]
         except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
             return [doubles(x)]
+
+    return run
+
+
+def compiled_with(word: str, *, found: bool = False) -> Program:
+    """A program whose C++ compiler gets one more word, which asks for a file. ``found``: the compiler can find it."""
+
+    def run(_compile: Compile) -> list[Any]:
+        pick_vec_isa()  # it is asked once in a process, by compiling
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            script, header, library = (Path(folder, file) for file in ("g++", "lent.h", "liblent.a"))
+            script.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) set -- "$@" {word};; esac\nexec g++ "$@"\n')
+            script.chmod(0o700)
+            if found:
+                header.touch()
+                library.write_text("!<arch>\n")
+                patch.setenv("CPATH", folder)
+                patch.setenv("LIBRARY_PATH", folder)
+            with inductor_config.patch({"cpp.cxx": (str(script),), "force_disable_caches": True}):
+                try:
+                    return [torch.compile(doubles)(x)]
+                except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
+                    return [doubles(x)]
 
     return run
 
@@ -2920,6 +2948,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         trains(calls_backward),
         configured(trains(calls_backward), lambda: setattr(config, "trace_autograd_ops", True)),
     ),
+    "links_a_library": (compiled_with("-llent"), compiled_with("-llent", found=True)),
+    "includes_a_header": (compiled_with("-include lent.h"), compiled_with("-include lent.h", found=True)),
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),

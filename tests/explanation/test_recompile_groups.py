@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rebinding import assignment
+from dynadiag.explanation.recompile_case import cases_of
+from dynadiag.explanation.tensor_remedies import markable_sizes
 from dynadiag.recording.records import GuardFailure, Span
+from tests.explanation.build import a_failure, a_recompile
 
 x = torch.ones(3)
 
@@ -37,8 +41,8 @@ def afresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...]) -> list[Finding]:
-    compiled = torch.compile(fn, backend="eager")
+def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[Finding]:
+    compiled = torch.compile(fn, backend="eager", **options)
     with dynadiag.record(folder / "run.dynadiag"):
         for arguments in calls:
             compiled(*arguments)
@@ -232,6 +236,36 @@ def test_the_rest_of_a_function_follows_whatever_was_computed_before_it(tmp_path
     _, first = found(tmp_path, pad, (torch.ones(4), torch.ones(4)), (torch.ones(5), torch.ones(5)))
     assert first.title.endswith("pad: v.size()[0] changed")
     assert "mark_dynamic(v, 0)`, `torch._dynamo.mark_dynamic(other, 0)" in advice_of(first)
+
+
+def test_an_argument_behind_a_break_follows_from_it_whatever_was_computed(tmp_path: Path) -> None:
+    def halves(v: torch.Tensor) -> torch.Tensor:
+        h = torch.cat([v, v], -1)
+        torch._dynamo.graph_break()
+        return v + h[..., 1::2]
+
+    calls = [(torch.ones(2, size, 4),) for size in (3, 5)]
+    _, only = found(tmp_path, halves, *calls)
+    assert only.title.endswith("v.size()[1] changed")
+    assert "dynamic=True" in advice_of(only)
+    assert "mark_dynamic" not in advice_of(only)
+    torch._dynamo.reset()
+    (tmp_path / "dynamic").mkdir()
+    (only,) = found(tmp_path / "dynamic", halves, *calls, dynamic=True)
+    assert only.rule == "break"
+    torch._dynamo.reset()
+    torch._dynamo.mark_dynamic(calls[0][0], 1)
+    with pytest.raises(ConstraintViolationError):
+        torch.compile(halves, backend="eager")(*calls[0])
+
+
+def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
+    sizes = [
+        a_failure("", source=f"L['{name}'].size()[0]", part="size", subject=f"L['{name}']", index="0", was="4", now="5")
+        for name in ("h", "v")
+    ]
+    (case,) = cases_of(a_recompile(reasons=tuple(sizes)), computed={"h"})
+    assert [fact.subject for fact in markable_sizes(case)] == ["L['v']"]
 
 
 def test_the_layout_of_a_tensor_goes_with_its_size(tmp_path: Path) -> None:

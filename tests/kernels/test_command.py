@@ -286,6 +286,7 @@ def test_a_trace_for_perfetto_has_nested_phases_and_an_arrow_to_each_kernel(tmp_
             assert end - start <= 1 or min(one["dur"], other["dur"]) <= end - start + 1
     made = [one for one in slices if one["tid"] == threads["kernels"]]
     assert [one["name"] for one in made] == [call.name for call in calls]
+    assert made[0]["ts"] > 0  # when its code was written
     starts, ends = ({one["id"]: one for one in events if one["ph"] == kind} for kind in "sf")
     assert starts.keys() == ends.keys()
     for kernel in made:

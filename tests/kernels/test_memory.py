@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import dynadiag
 from dynadiag.__main__ import main
@@ -97,6 +98,13 @@ def test_parameters_that_two_graphs_share_count_once(tmp_path: Path) -> None:
     assert len(memory.graphs) == 2
     assert memory.parameters == (8 * 8 + 8) * _FLOAT
     assert {graph.parameters for graph in memory.graphs} == {memory.parameters}
+
+
+def test_a_parameter_that_aot_autograd_splits_is_not_counted(tmp_path: Path) -> None:
+    model = nn.Linear(8, 8, bias=False)
+    model.weight = nn.Parameter(TwoTensor(torch.ones(8, 8), torch.ones(8, 8)))
+    memory = read(tmp_path / "a.dynadiag", step(model, torch.randn(4, 8)))
+    assert (len(memory.graphs), memory.parameters) == (1, 0)
 
 
 def test_what_is_compiled_again_has_the_same_parameters(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 
 import dynadiag
 from dynadiag.recording.torch_text.break_types import join_fragments
+from dynadiag.recording.torch_text.failures import read_failure as read_failed_compile
 from dynadiag.recording.torch_text.guards import completed, read_condition, read_failure
 from tests.explanation.build import a_failure
 
@@ -303,3 +304,28 @@ def test_hints_that_were_cut_where_a_literal_was_are_whole_sentences() -> None:
     cut = ["Use f() to ", "Register it", "with torch.", "Report it.", "Avoid it."]
     assert join_fragments(cut) == ("Use f() to Register it with torch.", "Report it.", "Avoid it.")
     assert join_fragments(["", "Report it."]) == ("Report it.",)
+
+
+@pytest.mark.parametrize(
+    ("said", "lacks", "absent"),
+    [
+        (
+            "/usr/bin/ld: cannot find -lgomp: No such file or directory\ncollect2: error: ld returned 1",
+            "library",
+            "gomp",
+        ),
+        ("ld.lld: error: unable to find library -lgomp\nclang++: error: linker command failed", "library", "gomp"),
+        ("ld: library not found for -lomp\nclang: error: linker command failed", "library", "omp"),
+        ("a.cpp:3:10: fatal error: Python.h: No such file or directory\ncompilation terminated.", "header", "Python.h"),
+        ("a.cpp:3:10: fatal error: 'Python.h' file not found\n1 error generated.", "header", "Python.h"),
+        ("(.text+0x17): undefined reference to `main'\ncollect2: error: ld returned 1 exit status", None, None),
+    ],
+)
+def test_what_a_compiler_or_linker_does_not_find_is_read(said: str, lacks: str | None, absent: str | None) -> None:
+    found = read_failed_compile(
+        f"InductorError: CppCompileError: C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n{said}"
+    )
+    assert (found.lacks, found.absent) == (lacks, absent)
+    assert found.compiler_error is not None
+    assert "ld returned" not in found.compiler_error
+    assert "command failed" not in found.compiler_error

@@ -81,6 +81,11 @@ def test_the_marked_part_of_a_line_ends_where_its_span_does() -> None:
     assert shown == (CodeLine(1, "y = ", "f(", ""), CodeLine(2, "    ", "x.item()", ", 2)"))
 
 
+def test_a_line_that_is_not_in_the_recording_has_no_code() -> None:
+    (finding,) = a_view(break_records=(a_break(),), sources={}).findings
+    assert (finding.place, finding.code) == ("prog.py:3", ())
+
+
 def test_a_finding_in_a_package_has_the_line_of_the_program_and_says_whose_its_own_is() -> None:
     library = "/env/lib/python3.11/site-packages/boxes/ops.py"
     stack = (Frame(FILE, 2, "forward"), Frame(library, 7, "nms"))

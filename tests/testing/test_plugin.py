@@ -186,6 +186,7 @@ def test_a_baseline_that_cannot_be_read_is_a_usage_error(content: str | None, py
     result = run(pytester, written(), "--dynadiag-baseline=known.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "known.json" in result.stderr.str()
+    assert "--dynadiag-update" in result.stderr.str()
 
 
 def test_a_baseline_that_cannot_be_written_fails_the_session(pytester: pytest.Pytester) -> None:

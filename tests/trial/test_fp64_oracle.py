@@ -105,6 +105,21 @@ def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:
     assert [d.rounding for d in (*rounded, *wrong)] == [True, False]
 
 
+def test_a_weight_that_autocast_casts_has_a_gradient_in_each_sample_of_rounding() -> None:
+    """Autocast keeps what it has cast. A later run that gets it has no gradient of the weight itself."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 8))
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(net(x), torch.arange(16) % 8)
+
+    compiled = torch.compile(loss, backend="aot_eager_decomp_partition")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = _judged(loss, compiled, torch.randn(16, 32))
+    assert any("gradient of net[0].weight" in difference.text for difference in found)
+    assert all(difference.rounding for difference in found)
+
+
 def test_gradients_are_taken_outside_autocast() -> None:
     """torch recommends it. A backward pass that a compiler traced under autocast has other results."""
     watched, seen = autocast_watcher()

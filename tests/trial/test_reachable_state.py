@@ -162,6 +162,11 @@ def test_a_result_that_is_state_is_compared_as_it_was_returned() -> None:
     assert [d.text.partition(" differs")[0] for d in _judged(function, stale, x)] == ["output 1", "output 2"]
 
 
+def test_a_copy_of_autograds_zeros_has_no_memory_either() -> None:
+    (copy,) = copy_tensors([torch._efficientzerotensor(2)])
+    assert copy._is_zerotensor()
+
+
 class Block(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynadiag.trial.signature import Signature, normalise, signature_of
+from dynadiag.trial.signature import Signature, normalise, signature_of, user_lines
 from dynadiag.trial.typed_json import dump, load
+
+
+@torch.library.custom_op("dynadiag_signature::without_fake", mutates_args=())
+def without_fake(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
 
 
 def _signature(message: str, **changes: object) -> Signature:
@@ -108,6 +116,17 @@ def test_an_exception_during_tracing_equals_the_uncompiled_one() -> None:
     assert found[0].type != found[1].type
     assert {one.cause for one in found} == {"RuntimeError"}
     assert found[0].same_across_rungs(found[1])
+
+
+def test_the_line_of_a_failure_is_the_programs_own_where_torch_calls_on(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("def calls(x, operator):\n    y = x + 1\n    return operator(y)\n")
+    function = runpy.run_path(str(program))["calls"]
+    with pytest.raises(torch._dynamo.exc.TorchRuntimeError) as raised:
+        torch.compile(function, backend="eager", fullgraph=True)(torch.ones(2), without_fake)
+    assert user_lines(raised.value) == [(str(program), 3)]
 
 
 def test_a_recursion_without_end_is_the_same_failure_wherever_the_stack_is_full() -> None:

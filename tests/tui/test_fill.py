@@ -12,9 +12,11 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from tests.tui.conftest import screen, settle
+from tui import screens_app
 from tui.app import Browser
 from tui.session import Session
 from tui.views import SCREENS
+from tui.views.base import View
 from tui.widgets.lines import Lines
 
 
@@ -72,6 +74,33 @@ async def test_a_filled_screen_has_its_details_and_scroll_bars(program: Path) ->
             await pilot.press(key)
             await settle(pilot)
             assert [(pane.count, pane.show_vertical_scrollbar) for pane in panes] == before
+
+
+async def test_a_screen_is_left_once_two_looks_found_it_quiet(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message that asks for the detail of a row may be on its way at the first."""
+    looks, counts = list[float](), list[int]()
+    sleep, fill, leave = asyncio.sleep, View.fill_offscreen, View.leave_offscreen
+
+    async def look(delay: float) -> None:
+        looks.extend([delay] if delay == screens_app._SECONDS_BETWEEN_SCREENS else [])
+        await sleep(delay)
+
+    def begin(view: View) -> None:
+        looks.clear()
+        fill(view)
+
+    def end(view: View, *, shown: bool) -> None:
+        counts.append(len(looks))
+        leave(view, shown=shown)
+
+    monkeypatch.setattr(View, "fill_offscreen", begin)
+    monkeypatch.setattr(View, "leave_offscreen", end)
+    monkeypatch.setattr(asyncio, "sleep", look)
+    async with filling(program) as (app, _):
+        while not app.filled:
+            await sleep(0.01)
+    assert len(counts) == len(SCREENS) - 1
+    assert min(counts) >= 2
 
 
 async def test_only_the_pane_that_gets_the_focus_is_drawn_again(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

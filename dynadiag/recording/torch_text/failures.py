@@ -39,7 +39,14 @@ _USER_STACKS = (
     "\nOriginal traceback:",
 )
 _OUTPUT = "\nOutput:\n"  # CppCompileError: what the compiler printed follows
-_ERROR = re.compile(r"^.*?\b(?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
+_LINKER = re.compile(  # of GNU, LLVM and Apple; what its driver adds, "ld returned 1 exit status", tells nothing
+    r"^(?:.*?: )?(?P<text>"
+    r"(?:cannot find|unable to find library|library not found for) -l.*|undefined (?:reference|symbol).*)$"
+)
+_NOT_FOUND = (  # what a linker, and a compiler, do not find
+    ("library", re.compile(r"(?:cannot find|unable to find library|library not found for) -l:?(?P<name>[^\s:]+)")),
+    ("header", re.compile(r"""['"]?(?P<name>[^\s:'"]+)['"]?(?:: No such file or directory| file not found)""")),
+)
 _ERROR_AT = re.compile(r"^[^\s:][^:\n]*:\d+:(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.MULTILINE)
 _ERROR_MARK = "error: "  # how compilers mark an error
 _CODE = re.compile(r"^ *\d+ \| ?(?P<code>.*)$", re.MULTILINE)
@@ -85,7 +92,8 @@ class FailureFacts:
     line that torch names, ``operators`` the operators that it names, ``quoted`` the generated line that a compiler
     quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
     what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
-    ``driver``, a C++ ``compiler``, an operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
+    ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an operator's ``autograd``
+    formula, or a way to ``resume`` in a coroutine.
     """
 
     message: str
@@ -102,6 +110,7 @@ class FailureFacts:
     operator: str | None = None
     inside: str | None = None
     lacks: str | None = None
+    absent: str | None = None
     symbols: tuple[str, ...] = ()
 
 
@@ -112,7 +121,8 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
     reason = reason.removeprefix(_BACKWARD)
     backend, told = _BACKEND.match(reason), f"{reason}\n{traceback}"
     below = traceback[traceback.rfind(_CALLS_BACKEND) :] if backend and _CALLS_BACKEND in traceback else traceback
-    error = _ERROR.search(reason) if _OUTPUT in reason else None
+    error = first_error(reason.split("\n")) if _OUTPUT in reason else ""
+    absent = next(((what, found["name"]) for what, text in _NOT_FOUND if (found := text.search(error))), None)
     inside, operator, quoted = _IN_OPERATOR.search(reason), OPERATOR_ITEM.search(traceback), _CODE_OF_ERROR.search(told)
     raised = operator_error(reason) if reason.startswith(_FAKE_CALL) else None
     message = _BACKEND.sub("", raised or reason, count=1).strip().partition("\n")[0].removesuffix(":")
@@ -126,11 +136,12 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         blamed=_blamed(reason, traceback),
         operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
         quoted=(quoted and quoted["code"].strip()) or None,
-        compiler_error=error and error["text"],
+        compiler_error=error or None,
         constraint=next(iter(read_constraints(reason)), None),
         operator=operator and operator["name"],
         inside=inside and _RAISED.sub(r"\g<text>", _CONSTANT.sub(r"\g<text>", inside["why"])),
-        lacks=next((what for what, said in _LACKS.items() if said in message), None),
+        lacks=absent[0] if absent else next((what for what, said in _LACKS.items() if said in message), None),
+        absent=absent and absent[1],
         symbols=needed_symbols(reason),
     )
 
@@ -173,7 +184,13 @@ def parse_compiler_output(reason: str) -> CompilerOutput | None:
 
 
 def first_error(lines: list[str]) -> str:
-    """Return the first error of a compiler in the lines of a message, from its mark on; empty if there is none."""
+    """Return the first error of a compiler or linker in the lines of a message; empty if there is none.
+
+    >>> first_error(["ld: cannot find -lgomp: No such file or directory", "collect2: error: ld returned 1 exit status"])
+    'error: cannot find -lgomp: No such file or directory'
+    """
+    if linked := next(filter(None, map(_LINKER.match, lines)), None):
+        return f"{_ERROR_MARK}{linked['text']}"
     return next((text[text.find(_ERROR_MARK) :] for text in lines if _ERROR_MARK in text), "")
 
 
