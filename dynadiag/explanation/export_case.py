@@ -27,7 +27,7 @@ from dynadiag.explanation.unknown_values import (
 from dynadiag.recording.records import Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
-from dynadiag.recording.torch_text.exports import ExportFacts, read_export_failure
+from dynadiag.recording.torch_text.exports import UNHASHABLE, ExportFacts, read_export_failure
 from dynadiag.recording.torch_text.expressions import as_written, joins_sizes, symbols_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
@@ -195,7 +195,9 @@ class ExportCase:
     @cached_property
     def facts(self) -> ExportFacts:
         """What torch says of what the program gave the export."""
-        return read_export_failure(self.export.message)
+        found = read_export_failure(self.export.message)
+        is_programs = found.kind == UNHASHABLE and bool(self.export.stack)
+        return ExportFacts(checks=found.checks) if is_programs else found
 
     @property
     def _returns(self) -> Span | None:
@@ -283,12 +285,13 @@ class ExportCase:
         return text or "no message was recorded"
 
 
-RETURNED = ("output class", "traced output")
+RETURNED = ("output class", "traced output", UNHASHABLE)
 # What the program gave torch that it cannot export, write or load.
 _GIVEN = {
     "input class": "an input is of the class `{name}`, and torch does not know the tensors in it",
     "output class": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
     "traced output": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
+    UNHASHABLE: "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
     "unnamed class": "`{name}` was registered without a name by which a file could refer to it",
     "shape of class": "`dynamic_shapes` has a shape for an input of the class `{name}`, which is no tensor to torch",
     "unregistered operator": "the exported program calls `{name}`, which is not registered in this process",

@@ -79,7 +79,7 @@ EXPORTS = (
         "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
         _when(_of_kind(*RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
         trials=(
-            Trial("exports_a_dataclass", ("2.13", "2.14", "2.15")),
+            Trial("exports_a_dataclass"),
             Trial("exports_a_class_that_is_returned"),
             Trial("exports_a_class_that_is_given"),
             Trial("exports_a_class_with_a_shape"),

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from dynadiag.recording.torch_text.kinds import compiled_kinds, kind_of
 
-__all__ = ["ExportFacts", "read_export_failure"]
+__all__ = ["UNHASHABLE", "ExportFacts", "read_export_failure"]
+
+UNHASHABLE = "unhashable output"  # the kind of a failure that a line of the program may raise as well
 
 _CLASS = r"<class '(?:[^']*\.)?(?P<name>\w+)'>"
 # Texts of torch 2.11 to 2.15: non_strict_utils.py, aot_autograd.py, output_graph.py, dynamic_shapes.py, serialize.py.
@@ -15,6 +17,8 @@ _KINDS = compiled_kinds(
     {
         "input class": rf"Unsupported input type {_CLASS}",
         "output class": rf"Found {_CLASS} in output, which is not a known type",
+        # 2.11 looks up in a set what is returned: an object without a hash, as of a dataclass, fails there.
+        UNHASHABLE: r"\Aunhashable type: '(?!(?:dict|list|set|bytearray|slice)')(?P<name>\w+)'",
         "traced output": r"Encountered unrecognized type \w+\((?P<name>\w+)\) at output",
         "unnamed class": rf"No registered serialization name for {_CLASS} found",
         "shape of class": rf"Cannot associate shape .{{0,200}} specified at .{{0,200}} to non-tensor type {_CLASS}",
