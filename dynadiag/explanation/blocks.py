@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeGuard, TypeVar
 
+from dynadiag.explanation.branches import called_name
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
 
@@ -26,6 +27,7 @@ __all__ = [
     "is_last",
     "is_loop_condition",
     "only_raises",
+    "takes_packed",
     "unsplittable_block",
     "writes_through",
 ]
@@ -61,6 +63,21 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     """Return the call that begins at a place; None where that is not known."""
     calls = _nodes(source, ast.Call)
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
+
+
+def takes_packed(source: str | None, span: Span) -> bool:
+    """Whether a call at a line is given what `pack_padded_sequence` or its like returned."""
+    function = enclosing_function(source, span.line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.lineno == span.line]
+    given = {ast.unparse(each) for call in calls for each in call.args}
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and called_name(node.value) in ("pack_padded_sequence", "pack_sequence")
+        and not given.isdisjoint(map(ast.unparse, node.targets))
+        for node in nodes
+    )
 
 
 def picked_from(source: str | None, span: Span) -> str | None:

@@ -31,7 +31,7 @@ from dynadiag.explanation.blocks import (
 )
 from dynadiag.explanation.branches import called_name, kept_side, may_resize, only_shows, tensor_condition
 from dynadiag.explanation.break_families import Family, family
-from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
@@ -224,19 +224,6 @@ class BreakCase:
     def only_shows(self) -> bool:
         """Whether the branch that it is at does nothing but show or keep something."""
         return self.is_branch and only_shows(self.source, self.item.span)
-
-    @property
-    def takes_packed(self) -> bool:
-        """Whether the call that breaks is given what `pack_padded_sequence` or its like returned."""
-        call, function = call_at(self.source, self.item.span), enclosing_function(self.source, self.item.span.line)
-        given = {ast.unparse(each) for each in call.args} if call is not None else set()
-        return any(
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and called_name(node.value) in ("pack_padded_sequence", "pack_sequence")
-            and not given.isdisjoint(map(ast.unparse, node.targets))
-            for node in (ast.walk(function) if function is not None else ())
-        )
 
     @property
     def only_raises(self) -> bool:

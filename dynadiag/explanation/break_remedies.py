@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynadiag.explanation.blocks import call_at
+from dynadiag.explanation.blocks import call_at, takes_packed
 from dynadiag.explanation.branches import required_at
 from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
@@ -517,7 +517,7 @@ _RULES = (
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        when(_meets_rnn, lambda case: not case.takes_packed),
+        when(_meets_rnn, lambda case: not takes_packed(case.source, case.item.span)),
         trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
@@ -525,7 +525,7 @@ _RULES = (
         "torch traces no packed sequence, with `torch._dynamo.config.allow_rnn = True` neither. With that option pass "
         "the padded batch, and take of each sequence its last step, `out[torch.arange(len(lengths)), lengths - 1]`; a "
         "bidirectional module would read the padding.",
-        when(_meets_rnn, lambda case: case.takes_packed),
+        when(_meets_rnn, lambda case: takes_packed(case.source, case.item.span)),
         trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),
     Remedy(

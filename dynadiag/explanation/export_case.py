@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dynadiag.explanation.blocks import takes_packed
 from dynadiag.explanation.branches import (
     called_name,
     condition_at,
@@ -65,7 +66,11 @@ class ExportCase:
     def tensor_condition(self) -> str | None:
         """The condition at the line, if the values of a tensor decide it and no number is taken of it before."""
         found = self.decision
-        if self.export.condition is None or (found is not None and (found.is_taken or found.origin_line != found.line)):
+        if (
+            self.export.condition is None
+            or self.facts.asks_size
+            or (found is not None and (found.is_taken or found.origin_line != found.line))
+        ):
             return None
         is_made_here = self.span.line in self._unbacked_lines
         return condition_at(self._source, self.span) if is_made_here else None
@@ -214,6 +219,11 @@ class ExportCase:
             return qualified(self.export.message.partition("\n")[0])
         return self.export.operator or missing_fake(self.export.message)
 
+    @property
+    def takes_packed(self) -> bool:
+        """Whether the line gives a packed sequence to a module, which takes a size from its values."""
+        return self.export.error == "TypeError" and takes_packed(self._source, self.span)
+
     @cached_property
     def looped(self) -> str | None:
         """The number of steps of the loop at the line, where it is a number that a tensor holds."""
@@ -275,6 +285,8 @@ class ExportCase:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
         if self.export.wrong_shape is not None:
             return self.export.wrong_shape
+        if self.takes_packed:
+            return "the module takes a size from the values of the packed sequence, and tracing has no values"
         if self.facts.kind is not None:
             return _GIVEN[self.facts.kind].format(name=self.facts.name)
         if self.export.contents in _CONTENTS:

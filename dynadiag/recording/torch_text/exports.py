@@ -27,6 +27,7 @@ _KINDS = compiled_kinds(
 )
 # A check that torch proposes for a number whose value it does not know, in the program's own names.
 _CHECK = re.compile(r"^ *\d+\. torch\._check\((?P<text>.+)\)$", re.MULTILINE)
+_SIZES = re.compile(r"\(Size-like symbols: (?P<names>[^)]*)\)")
 _UNNAMED = re.compile(r"\bz?u[fi]?\d+\b")  # a number for which the program has no name
 
 
@@ -34,16 +35,30 @@ _UNNAMED = re.compile(r"\bz?u[fi]?\d+\b")  # a number for which the program has 
 class ExportFacts:
     """``kind`` is what the export failed for, None for another reason, and ``name`` the class or operator it is about.
 
-    ``checks`` are the conditions, one the opposite of the other, of which torch has to know one.
+    ``checks`` are the conditions, one the opposite of the other, of which torch has to know one, the likely one first.
+    ``asks_size``: the number that is asked about is the size of a tensor.
     """
 
     kind: str | None = None
     name: str = ""
     checks: tuple[str, ...] = ()
+    asks_size: bool = False
 
 
 def read_export_failure(message: str) -> ExportFacts:
     """Return what the message of a failed export says."""
     checks = tuple(match["text"] for match in _CHECK.finditer(message) if not _UNNAMED.search(match["text"]))
+    sizes = _SIZES.search(message)
     kind, match = kind_of(message, _KINDS)
-    return ExportFacts(kind, match["name"].replace(".", "::") if match else "", checks)
+    name = match["name"].replace(".", "::") if match else ""
+    return ExportFacts(kind, name, _likely_first(checks), sizes is not None and sizes["names"] != "none")
+
+
+def _likely_first(checks: tuple[str, ...]) -> tuple[str, ...]:
+    """torch asks for the special case (``n == 0``), so its opposite is likely; two sizes are likely to be equal.
+
+    >>> _likely_first(("n == 0", "n != 0")), _likely_first(("x.shape[0] == n", "x.shape[0] != n"))
+    (('n != 0', 'n == 0'), ('x.shape[0] == n', 'x.shape[0] != n'))
+    """
+    other = checks[0].partition(" == ")[2] if checks else ""
+    return checks if other and not other.isdigit() else checks[::-1]
