@@ -307,6 +307,7 @@ _GIVEN = {
     "unnamed class": "`{name}` was registered without a name by which a file could refer to it",
     "shape of class": "`dynamic_shapes` has a shape for an input of the class `{name}`, which is no tensor to torch",
     "unregistered operator": "the exported program calls `{name}`, which is not registered in this process",
+    "operator of a package": "the package calls `{name}`, which is not registered in this process",
 }
 _CONTENTS = {
     "nothing": "there is no such file",

@@ -108,7 +108,7 @@ EXPORTS = (
     Remedy(
         "export.load.operator",
         "Import the module that registers `{name}` before the file is loaded.",
-        _when(_of_kind("unregistered operator"), name=_class),
+        _when(_of_kind("unregistered operator", "operator of a package"), name=_class),
     ),
     Remedy(
         "export.load.other",

@@ -644,6 +644,34 @@ def finds(v: torch.Tensor) -> torch.Tensor:
     return v.nonzero() * 2
 
 
+def defines_a_class(v: torch.Tensor) -> torch.Tensor:
+    doubled = v * 2
+
+    class Result:
+        def __init__(self, value: torch.Tensor) -> None:
+            self.value = value
+
+    return Result(doubled).value + v
+
+
+class DefinedResult:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+def takes_a_class(v: torch.Tensor) -> torch.Tensor:
+    return DefinedResult(v * 2).value + v
+
+
+def lists_the_counts(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    sizes = torch.bincount(picked).tolist()
+    return [part * 2 for part in torch.split(v, sizes)]
+
+
+def takes_the_sizes(v: torch.Tensor, sizes: list[int]) -> Any:
+    return [part * 2 for part in torch.split(v, sizes)]
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -2884,6 +2912,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
+    "defines_a_class": (calls(defines_a_class, (x,), (x,)), calls(takes_a_class, (x,), (x,))),
+    "lists_the_counts": (
+        calls(lists_the_counts, (x, torch.tensor([0, 1, 1, 1]))),
+        calls(takes_the_sizes, (x, [1, 3])),
+    ),
     "finds": (
         calls(finds, (x,)),
         configured(calls(finds, (x,)), lambda: setattr(config, "capture_dynamic_output_shape_ops", True)),

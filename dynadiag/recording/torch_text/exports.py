@@ -23,6 +23,7 @@ _KINDS = compiled_kinds(
         "unnamed class": rf"No registered serialization name for {_CLASS} found",
         "shape of class": rf"Cannot associate shape .{{0,200}} specified at .{{0,200}} to non-tensor type {_CLASS}",
         "unregistered operator": r"failed to resolve torch\.ops\.(?P<name>\w+\.\w+)[\w.]* to an operator",
+        "operator of a package": r"Could not find schema for (?P<name>\w+::\w+)",
     }
 )
 # A check that torch proposes for a number whose value it does not know, in the program's own names.
