@@ -644,6 +644,10 @@ def finds(v: torch.Tensor) -> torch.Tensor:
     return v.nonzero() * 2
 
 
+def times_steps(v: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    return v * (steps[:, None] if steps.dim() == 1 else steps)
+
+
 def defines_a_class(v: torch.Tensor) -> torch.Tensor:
     doubled = v * 2
 
@@ -3099,6 +3103,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_range_of_sizes": (
         calls(far, (torch.ones(4),), (torch.ones(40),), dynamic=True),
         calls(far, (torch.ones(14),), (torch.ones(40),), dynamic=True),
+    ),
+    "a_step_for_each_token": (
+        calls(times_steps, (x[None], y[:1]), (x[None], y[None])),
+        calls(times_steps, (x[None], y[:1, None].expand(1, 4).contiguous()), (x[None], y[None])),
     ),
     "a_rank": (calls(torch.sum, (x,), (x[None],)), calls(torch.sum, (x[None],), (x[None],))),
     "a_dtype": (calls(doubles, (x,), (x.double(),)), calls(doubles, (x,), (x.double().float(),))),
