@@ -384,7 +384,9 @@ class BreakCase:
             or self.block
             or self.facts.exception
             or (self.run.run.torch or "").startswith(("2.11", "2.12"))
-            or any(frame.function.startswith("<") for frame in self.item.user_stack[1:])  # a comprehension is a loop
+            or any(  # a comprehension is a loop
+                frame.function.startswith("<") and frame.function != "<module>" for frame in self.item.user_stack[1:]
+            )
         ):
             return None
         outer = self.run.function_of(self.item.compile_id)
