@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.recording.journal import process_space
+from dynadiag.torch_private import process_groups
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -153,6 +154,7 @@ def run_footer(started: float, error: BaseException | None = None, *, source: bo
         "message": message,
         "stack": _exception_frames(error),
         **({"exit_codes": codes} if codes else {}),
+        **({} if (stance := process_groups.stance()) is None else {"stance": stance}),
         "ended": time.time(),
     }
 

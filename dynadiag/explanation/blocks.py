@@ -10,15 +10,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeGuard, TypeVar
 
+from dynadiag.explanation.branches import called_name
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import Span
 
 __all__ = [
+    "becomes_list",
     "call_at",
     "called_beside",
     "called_in_condition",
     "calls_at",
     "decides_a_loop",
+    "defined_class",
     "handled_lines",
     "has_company",
     "is_condition",
@@ -26,6 +29,7 @@ __all__ = [
     "is_last",
     "is_loop_condition",
     "only_raises",
+    "takes_packed",
     "unsplittable_block",
     "writes_through",
 ]
@@ -61,6 +65,21 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     """Return the call that begins at a place; None where that is not known."""
     calls = _nodes(source, ast.Call)
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
+
+
+def takes_packed(source: str | None, span: Span) -> bool:
+    """Whether a call at a line is given what `pack_padded_sequence` or its like returned."""
+    function = enclosing_function(source, span.line)
+    nodes = list(ast.walk(function)) if function is not None else []
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.lineno == span.line]
+    given = {ast.unparse(each) for call in calls for each in call.args}
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and called_name(node.value) in ("pack_padded_sequence", "pack_sequence")
+        and not given.isdisjoint(map(ast.unparse, node.targets))
+        for node in nodes
+    )
 
 
 def subscript_at(source: str | None, span: Span) -> ast.Subscript | None:
@@ -123,6 +142,24 @@ def looped_result(source: str | None, span: Span) -> str | None:
     names = {target.id for node in made for target in node.targets if isinstance(target, ast.Name)}
     loops = (node.iter for node in nodes if isinstance(node, ast.For) and isinstance(node.iter, ast.Name))
     return next((over.id for over in loops if over.id in names), None)
+
+
+def becomes_list(source: str | None, span: Span) -> bool:
+    """Whether `tolist` is called on what the statement at a line makes: there, or on the name that it assigns to."""
+    function = enclosing_function(source, span.line)
+    nodes = [] if function is None else list(ast.walk(function))
+    made = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == span.line]
+    names = {ast.unparse(target) for node in made for target in node.targets}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and called_name(node) == "tolist"]
+    lists = [node.func.value for node in calls if isinstance(node.func, ast.Attribute)]
+    return any(each.lineno == span.line or ast.unparse(each) in names for each in lists)
+
+
+def defined_class(source: str | None, span: Span) -> str | None:
+    """Return the name of the class that the statement at a line of a function defines."""
+    function = enclosing_function(source, span.line)
+    nodes = () if function is None else ast.walk(function)
+    return next((node.name for node in nodes if isinstance(node, ast.ClassDef) and node.lineno == span.line), None)
 
 
 def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:

@@ -151,8 +151,12 @@ def only_shows(source: str | None, span: Span) -> bool:
 
 
 def required_at(source: str | None, span: Span) -> str | None:
-    """Return the condition under which the branch at a line does not raise; None where no side only raises."""
+    """Return the condition under which a line does not raise: of an ``assert``, or of a branch of which one side only
+    raises. None for every other line.
+    """
     for node in tests_at(source, span):
+        if isinstance(node, ast.Assert):
+            return _tensor_text(source or "", node.test) or None
         if isinstance(node, ast.If):
             text, negated = compared(source or "", node.test)
             sides = {negated: node.body, text: node.orelse}
@@ -180,7 +184,7 @@ def kept_side(source: str | None, span: Span) -> str:
     return kept_by(source or "", function, tests[0]) if tests and function is not None else ""
 
 
-def kept_by(source: str, function: ast.AST, node: Tested) -> str:
+def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
     """`kept_side` of a branch in a function."""
     if isinstance(node, ast.IfExp):
         return next((text_of(source, each) for each in (node.body, node.orelse) if is_of_an_operand(each)), "")
@@ -225,10 +229,12 @@ def _sides(function: ast.AST | None, node: ast.If) -> tuple[list[ast.stmt], list
     return node.body, block[block.index(node) + 1 :]
 
 
-def tests_at(source: str | None, span: Span) -> list[Tested]:
+def tests_at(source: str | None, span: Span) -> list[Tested | ast.Assert]:
     """The nodes of the function around a line that have a condition there."""
+    function = enclosing_function(source, span.line) if source is not None else None
+    checks = [node for node in ast.walk(function) if isinstance(node, ast.Assert)] if function is not None else []
     return [
         node
-        for node in tests_of(enclosing_function(source, span.line) if source is not None else None)
+        for node in (*tests_of(function), *checks)
         if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0)
     ]

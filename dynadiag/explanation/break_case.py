@@ -31,7 +31,7 @@ from dynadiag.explanation.blocks import (
 )
 from dynadiag.explanation.branches import called_name, kept_side, may_resize, only_shows, tensor_condition
 from dynadiag.explanation.break_families import Family, family
-from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
@@ -244,19 +244,6 @@ class BreakCase:
         return self.is_branch and only_shows(self.source, self.item.span)
 
     @property
-    def takes_packed(self) -> bool:
-        """Whether the call that breaks is given what `pack_padded_sequence` or its like returned."""
-        call, function = call_at(self.source, self.item.span), enclosing_function(self.source, self.item.span.line)
-        given = {ast.unparse(each) for each in call.args} if call is not None else set()
-        return any(
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and called_name(node.value) in ("pack_padded_sequence", "pack_sequence")
-            and not given.isdisjoint(map(ast.unparse, node.targets))
-            for node in (ast.walk(function) if function is not None else ())
-        )
-
-    @property
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
@@ -415,7 +402,9 @@ class BreakCase:
             or self.block
             or self.facts.exception
             or (self.run.run.torch or "").startswith(("2.11", "2.12"))
-            or any(frame.function.startswith("<") for frame in self.item.user_stack[1:])  # a comprehension is a loop
+            or any(  # a comprehension is a loop
+                frame.function.startswith("<") and frame.function != "<module>" for frame in self.item.user_stack[1:]
+            )
         ):
             return None
         outer = self.run.function_of(self.item.compile_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynadiag.explanation.blocks import call_at
+from dynadiag.explanation.blocks import becomes_list, call_at, defined_class, takes_packed
 from dynadiag.explanation.branches import required_at
 from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
@@ -47,6 +47,8 @@ _KNOWN = frozenset(
         "warn.ignore",
         "hook.between",
         "item.picked",
+        "class.outside",
+        "shape.list",
         "shape.loop",
         "address.outside",
         "function.pure",
@@ -89,6 +91,14 @@ def _takes_a_generator(case: BreakCase) -> bool:
 
 def _inner_place(case: BreakCase) -> str:
     return f"`{case.facts.inside_function or case.item.function}`, {case.owner.name or 'torch'}'s own"
+
+
+def _defined_class(case: BreakCase) -> str | None:
+    return defined_class(case.source, case.item.span)
+
+
+def _becomes_list(case: BreakCase) -> bool:
+    return becomes_list(case.source, case.item.span)
 
 
 def _meets_rnn(case: BreakCase) -> bool:
@@ -529,7 +539,7 @@ _RULES = (
     Remedy(
         "rnn.allow",
         "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
-        when(_meets_rnn, lambda case: not case.takes_packed),
+        when(_meets_rnn, lambda case: not takes_packed(case.source, case.item.span)),
         trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
@@ -537,14 +547,31 @@ _RULES = (
         "torch traces no packed sequence, with `torch._dynamo.config.allow_rnn = True` neither. With that option pass "
         "the padded batch, and take of each sequence its last step, `out[torch.arange(len(lengths)), lengths - 1]`; a "
         "bidirectional module would read the padding.",
-        when(_meets_rnn, lambda case: case.takes_packed),
+        when(_meets_rnn, lambda case: takes_packed(case.source, case.item.span)),
         trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
-        when(_is(_DYNAMIC_SHAPE), lambda case: not (case.symbols_are_captured or case.looped)),
+        when(
+            _is(_DYNAMIC_SHAPE),
+            lambda case: not (case.symbols_are_captured or case.looped or _becomes_list(case)),
+        ),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
+    ),
+    Remedy(
+        "class.outside",
+        "Define the class `{name}` outside of the compiled function. It is another class in each call, so that what "
+        "follows the break is compiled again each time.",
+        when(theirs, lambda case: _defined_class(case) is not None, name=lambda case: _defined_class(case) or ""),
+        trials=(Trial("defines_a_class"),),
+    ),
+    Remedy(
+        "shape.list",
+        "A list needs a length that tracing knows: `capture_dynamic_output_shape_ops` makes the compile fail at "
+        "`.tolist()`. Make the list outside of the compiled function, and pass it in.",
+        when(theirs, _is(_DYNAMIC_SHAPE), _becomes_list),
+        trials=(Trial("lists_the_counts", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
         "rest.unseen",

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dynadiag.explanation.blocks import takes_packed
 from dynadiag.explanation.branches import (
     called_name,
     condition_at,
@@ -27,7 +28,7 @@ from dynadiag.explanation.unknown_values import (
 from dynadiag.recording.records import Span, Symbol
 from dynadiag.recording.torch_text.breaks import missing_fake
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints, read_fixes
-from dynadiag.recording.torch_text.exports import ExportFacts, read_export_failure
+from dynadiag.recording.torch_text.exports import UNHASHABLE, ExportFacts, read_export_failure
 from dynadiag.recording.torch_text.expressions import as_written, joins_sizes, symbols_in
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
@@ -65,7 +66,11 @@ class ExportCase:
     def tensor_condition(self) -> str | None:
         """The condition at the line, if the values of a tensor decide it and no number is taken of it before."""
         found = self.decision
-        if self.export.condition is None or (found is not None and (found.is_taken or found.origin_line != found.line)):
+        if (
+            self.export.condition is None
+            or self.facts.asks_size
+            or (found is not None and (found.is_taken or found.origin_line != found.line))
+        ):
             return None
         is_made_here = self.span.line in self._unbacked_lines
         return condition_at(self._source, self.span) if is_made_here else None
@@ -195,7 +200,9 @@ class ExportCase:
     @cached_property
     def facts(self) -> ExportFacts:
         """What torch says of what the program gave the export."""
-        return read_export_failure(self.export.message)
+        found = read_export_failure(self.export.message)
+        is_programs = found.kind == UNHASHABLE and bool(self.export.stack)
+        return ExportFacts(checks=found.checks) if is_programs else found
 
     @property
     def _returns(self) -> Span | None:
@@ -211,6 +218,11 @@ class ExportCase:
         if self.export.error == "UnsupportedOperatorException":  # its message is the name of an operator of torch's
             return qualified(self.export.message.partition("\n")[0])
         return self.export.operator or missing_fake(self.export.message)
+
+    @property
+    def takes_packed(self) -> bool:
+        """Whether the line gives a packed sequence to a module, which takes a size from its values."""
+        return self.export.error == "TypeError" and takes_packed(self._source, self.span)
 
     @cached_property
     def looped(self) -> str | None:
@@ -273,6 +285,8 @@ class ExportCase:
             return f"`{self.operator}` has no fake kernel: tracing does not know what it returns"
         if self.export.wrong_shape is not None:
             return self.export.wrong_shape
+        if self.takes_packed:
+            return "the module takes a size from the values of the packed sequence, and tracing has no values"
         if self.facts.kind is not None:
             return _GIVEN[self.facts.kind].format(name=self.facts.name)
         if self.export.contents in _CONTENTS:
@@ -283,15 +297,17 @@ class ExportCase:
         return text or "no message was recorded"
 
 
-RETURNED = ("output class", "traced output")
+RETURNED = ("output class", "traced output", UNHASHABLE)
 # What the program gave torch that it cannot export, write or load.
 _GIVEN = {
     "input class": "an input is of the class `{name}`, and torch does not know the tensors in it",
     "output class": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
     "traced output": "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
+    UNHASHABLE: "the module returns an object of the class `{name}`, and torch does not know the tensors in it",
     "unnamed class": "`{name}` was registered without a name by which a file could refer to it",
     "shape of class": "`dynamic_shapes` has a shape for an input of the class `{name}`, which is no tensor to torch",
     "unregistered operator": "the exported program calls `{name}`, which is not registered in this process",
+    "operator of a package": "the package calls `{name}`, which is not registered in this process",
 }
 _CONTENTS = {
     "nothing": "there is no such file",

@@ -79,7 +79,7 @@ EXPORTS = (
         "by `torch.utils._pytree.register_pytree_node`, with a `serialized_type_name` and a `flatten_with_keys_fn`.",
         _when(_of_kind(*RETURNED, "input class", "shape of class", "unnamed class"), name=_class),
         trials=(
-            Trial("exports_a_dataclass", ("2.13", "2.14", "2.15")),
+            Trial("exports_a_dataclass"),
             Trial("exports_a_class_that_is_returned"),
             Trial("exports_a_class_that_is_given"),
             Trial("exports_a_class_with_a_shape"),
@@ -108,7 +108,7 @@ EXPORTS = (
     Remedy(
         "export.load.operator",
         "Import the module that registers `{name}` before the file is loaded.",
-        _when(_of_kind("unregistered operator"), name=_class),
+        _when(_of_kind("unregistered operator", "operator of a package"), name=_class),
     ),
     Remedy(
         "export.load.other",
@@ -121,10 +121,10 @@ EXPORTS = (
     ),
     Remedy(
         "export.tensor.require",
-        "One side only raises: write `torch._assert_async({condition}, message)` in the place of the branch. The check "
-        "is then part of the exported program, and raises a RuntimeError.",
+        "This only checks: write `torch._assert_async({condition}, message)` in its place. The check is then part of "
+        "the exported program, and raises a RuntimeError.",
         _when(lambda case: bool(case.tensor_required), condition=lambda case: case.tensor_required or ""),
-        trials=(Trial("exports_a_check"),),
+        trials=(Trial("exports_a_check"), Trial("exports_an_assert")),
     ),
     Remedy(
         "export.tensor.steps",
@@ -151,6 +151,13 @@ EXPORTS = (
         "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
         _when(_chooses, condition=_condition, copy=lambda case: copied(case.kept)),
         trials=(Trial("exports_one_side"), Trial("exports_a_slice_or_all")),
+    ),
+    Remedy(
+        "export.padded",
+        "torch exports no packed sequence: pass the padded batch, and take of each sequence its last step, "
+        "`out[torch.arange(len(lengths)), lengths - 1]`; a bidirectional module would read the padding.",
+        _when(lambda case: case.takes_packed),
+        trials=(Trial("exports_a_packed_sequence"),),
     ),
     Remedy(
         "export.convert",
@@ -192,8 +199,8 @@ EXPORTS = (
                 and case.tensor_condition is None
                 and not (case.decision and case.decision.condition)
             ),
-            first=lambda case: case.facts.checks[1],
-            second=lambda case: case.facts.checks[0],
+            first=lambda case: case.facts.checks[0],
+            second=lambda case: case.facts.checks[1],
         ),
         trials=(Trial("exports_attention_over_what_is_kept", ("2.11", "2.13", "2.14")),),
     ),

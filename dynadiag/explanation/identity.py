@@ -40,12 +40,14 @@ def place_text(source: str | None, span: Span) -> str:
 
     >>> place_text("def f(x):\\n    return g(x + 1)", Span("f.py", 2))
     'return g(_0 + 1)'
+    >>> place_text("def f():\\n    class A:\\n        pass", Span("f.py", 2))
+    'class A:'
     """
     if source is None or span.line is None:
         return ""
     index = _file_index(source)
     found = None if index is None else _at(index, span)
-    if index is None or found is None:
+    if index is None or not found:
         return _line(source, span.line)
     return _with_numbered_locals(found, index.local_names_at(span.line))
 

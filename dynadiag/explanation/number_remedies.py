@@ -45,10 +45,10 @@ def _chooses(found: NumberCondition) -> bool:
 NUMBERS = (
     Remedy(
         "number.require",
-        "One side only raises: {option}write `torch._check({condition})` in the place of the branch. The check is "
-        "then part of the graph, and raises a RuntimeError.",
+        "This only checks: {option}write `torch._check({condition})` in its place. The check is then part of the "
+        "graph, and raises a RuntimeError.",
         _number(lambda found: bool(found.required), condition=lambda found: found.required, option=_option),
-        trials=(Trial("raises_by_an_item"), Trial("must_raise_by_an_item")),
+        trials=(Trial("raises_by_an_item"), Trial("must_raise_by_an_item"), Trial("exports_a_check_of_a_size")),
     ),
     Remedy(
         "number.skip",

@@ -353,10 +353,11 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "tensor.rank",
-        "{names} came with another number of dimensions: that always needs code of its own. Reshape "
-        "to one (`unsqueeze`, `view`) before the call.",
+        "{names} came with another number of dimensions: that always needs code of its own. Bring all to one shape "
+        "before the call (`view`; `unsqueeze` and then `expand`, for a size of 1 needs code of its own too), or make a "
+        "call of each kind to warm up.",
         of_sort("rank"),
-        trials=tried("a_rank"),
+        trials=(*tried("a_rank"), *tried("a_step_for_each_token")),
     ),
     Remedy(
         "tensor.dtype",

@@ -138,7 +138,7 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     return NumberCondition("", span.line, _value_at(source, function, origin), origin, is_taken=taken)
 
 
-def _on_a_size(source: str, node: Tested) -> NumberCondition | None:
+def _on_a_size(source: str, node: Tested | ast.Assert) -> NumberCondition | None:
     """The condition on a size that comes unbacked from outside of the function."""
     condition = text_of(source, node.test)
     if not any(isinstance(each, ast.Attribute) and each.attr == "shape" for each in ast.walk(node.test)):
@@ -335,7 +335,7 @@ def _loops(function: ast.AST) -> list[ast.For | ast.While]:
     return [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While))]
 
 
-def _decision(source: str, function: ast.AST, node: Tested, origin: int) -> NumberCondition:
+def _decision(source: str, function: ast.AST, node: Tested | ast.Assert, origin: int) -> NumberCondition:
     condition = text_of(source, node.test)
     taken = _taken_at(function, origin)
     value = _value_at(source, function, origin)
@@ -343,7 +343,7 @@ def _decision(source: str, function: ast.AST, node: Tested, origin: int) -> Numb
     held = {path for target, item in _bindings(function, origin) if item in taken for path in _paths(target)}
     is_compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
     direct = bool(taken) and (is_compared or origin == node.test.lineno)
-    required = ""
+    required = comparison if isinstance(node, ast.Assert) else ""
     if isinstance(node, ast.If):
         required = negated if raises(node.body) else comparison if raises(node.orelse) else ""
     return NumberCondition(
@@ -365,7 +365,7 @@ def _decision(source: str, function: ast.AST, node: Tested, origin: int) -> Numb
     )
 
 
-def _skips(node: Tested) -> bool:
+def _skips(node: ast.AST) -> bool:
     """Whether it is ``if n == 0: continue`` or ``if not n: continue``."""
     match node:
         case ast.If(test=ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=0)]), body=[ast.Continue()]):
@@ -377,9 +377,7 @@ def _skips(node: Tested) -> bool:
 
 def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | None:
     """Which of these lines the value of a condition comes from, through the names that are assigned before it."""
-    if test.lineno in lines and any(
-        isinstance(node, ast.Call) and called_name(node) not in _KNOWN for node in ast.walk(test)
-    ):
+    if test.lineno in lines and any(map(_makes_number, ast.walk(test))):
         return test.lineno
     waiting, met = [(test, test.lineno)], set[str]()
     while waiting:
@@ -391,6 +389,13 @@ def _origin(function: ast.AST, test: ast.expr, lines: Collection[int]) -> int | 
                     return line
                 waiting.append((assigned, line))
     return None
+
+
+def _makes_number(node: ast.AST) -> bool:
+    """Whether an expression may make a number that a tensor holds: a call, or a selection by a mask."""
+    if isinstance(node, ast.Subscript):
+        return any(isinstance(each, (ast.Name, ast.Compare)) for each in ast.walk(node.slice))
+    return isinstance(node, ast.Call) and called_name(node) not in _KNOWN
 
 
 def _names(value: ast.AST) -> set[str]:
@@ -452,7 +457,14 @@ def _taken_at(function: ast.AST, line: int) -> list[ast.expr]:
 
 
 def _value_at(source: str, function: ast.AST, line: int) -> str:
-    """What takes the number at a line: the call of ``item`` or ``int``, else what is assigned there, else the line."""
+    """What takes the number at a line: the call of ``item`` or ``int``, else what is assigned there, else what a mask
+    selects, else the line.
+    """
     takes = [node for node in _calls_at(function, line) if called_name(node) in _TAKES]
-    found = [*_taken_at(function, line), *takes, *(value for _, value in _bindings(function, line))]
+    selected = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Subscript) and node.lineno == line and _makes_number(node)
+    ]
+    found = [*_taken_at(function, line), *takes, *(value for _, value in _bindings(function, line)), *selected]
     return text_of(source, found[0]) if found else source.split("\n")[line - 1].strip()

@@ -18,7 +18,7 @@ _MAX_CELL = 200  # characters of a cell that are looked at
 _BUDGET = "`torch._functorch.config.activation_memory_budget"
 _SAVINGS = {
     "no_grad": f"all of them under `torch.no_grad()`, where no backward is wanted; {_BUDGET} = 0` saves inputs "
-    "alone, and computes the whole forward again in the backward",
+    "alone, and computes the whole forward again in the backward (`import torch._functorch.config`)",
     "recompute": f"pointwise results that follow from what else is kept; {_BUDGET} = 0.99` lets torch compute such "
     "values again, and it decides which: it may free less, or more",
     "half": "float32 activations in bfloat16, by `torch.autocast`; at most so much, for it leaves some operators in "
@@ -75,9 +75,9 @@ def _bound(graphs: list[GraphMemory]) -> str:
 
 
 def _graph_lines(graph: GraphMemory, printer: Printer, cwd: str | None) -> Iterator[str]:
-    at = f" ({source_location(graph.file, graph.line, None, cwd)})" if graph.file else ""
-    head = fit_path(clean_line(f"{graph.compile_id} {original_name(graph.function)}{at}"), printer.columns)
-    yield printer.paint(head, "strong")
+    head = clean_line(f"{graph.compile_id} {original_name(graph.function)}")
+    at = fit_path(source_location(graph.file, graph.line, None, cwd), printer.columns - len(head) - 3)
+    yield printer.paint(f"{head} ({at})" if graph.file else head, "strong")
     parts = [
         f"{_amount(graph.activations)} of activations saved",
         f"{_amount(graph.inputs)} of inputs saved",

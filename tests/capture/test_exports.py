@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -458,3 +459,20 @@ def test_the_function_that_is_replaced_comes_back(tmp_path: Path) -> None:
     exports_of(tmp_path / "run.dynadiag", lambda: export(Inner(), (torch.ones(3),)))
     assert _utils_internal.log_export_usage is before
     assert _trace.log_export_usage is before
+
+
+def test_a_line_of_the_program_that_hashes_what_has_no_hash_is_not_the_result_of_the_module(tmp_path: Path) -> None:
+    @dataclass
+    class Kept:
+        value: torch.Tensor
+
+    class Looks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if Kept(x) in set[Any]() else x
+
+    file = tmp_path / "run.dynadiag"
+    exports_of(file, lambda: export(Looks(), (torch.ones(3),)))
+    with dynadiag.open(file) as recording:
+        (found,) = explain(recording).findings
+    assert (found.span.line, found.advice) == (line_of(Looks, "in set"), ())
+    assert (found.cause or "").startswith("unhashable type: ")

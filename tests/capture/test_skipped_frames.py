@@ -307,3 +307,17 @@ def test_a_function_below_the_compiled_one_has_no_calls_counted(tmp_path: Path) 
     compiled = torch.compile(outer, backend="eager")
     found = last_findings(tmp_path / "run.dynadiag", ["a", "breaks", "a"], lambda each: compiled(torch.ones(2), each))
     assert not any("ran in Python" in text for _, said in found for text in said)
+
+
+@pytest.mark.parametrize(("stance", "is_told"), [("eager_on_recompile", True), ("fail_on_recompile", False)])
+def test_a_stance_that_leaves_calls_to_python_is_told(tmp_path: Path, stance: str, is_told: bool) -> None:
+    program = f"""
+        import torch
+
+        compiled = torch.compile(lambda x: (x + 1).relu(), backend="eager", dynamic=False)
+        compiled(torch.ones(3))
+        torch.compiler.set_stance("{stance}")
+        compiled(torch.ones(3))
+    """
+    told = Bench(tmp_path, program).recorded().out
+    assert ("calls that fit nothing compiled before it was set ran in Python" in " ".join(told.split())) == is_told

@@ -649,6 +649,38 @@ def finds(v: torch.Tensor) -> torch.Tensor:
     return v.nonzero() * 2
 
 
+def times_steps(v: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    return v * (steps[:, None] if steps.dim() == 1 else steps)
+
+
+def defines_a_class(v: torch.Tensor) -> torch.Tensor:
+    doubled = v * 2
+
+    class Result:
+        def __init__(self, value: torch.Tensor) -> None:
+            self.value = value
+
+    return Result(doubled).value + v
+
+
+class DefinedResult:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+def takes_a_class(v: torch.Tensor) -> torch.Tensor:
+    return DefinedResult(v * 2).value + v
+
+
+def lists_the_counts(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    sizes = torch.bincount(picked).tolist()
+    return [part * 2 for part in torch.split(v, sizes)]
+
+
+def takes_the_sizes(v: torch.Tensor, sizes: list[int]) -> Any:
+    return [part * 2 for part in torch.split(v, sizes)]
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -2924,6 +2956,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     ),
     "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
+    "defines_a_class": (calls(defines_a_class, (x,), (x,)), calls(takes_a_class, (x,), (x,))),
+    "lists_the_counts": (
+        calls(lists_the_counts, (x, torch.tensor([0, 1, 1, 1]))),
+        calls(takes_the_sizes, (x, [1, 3])),
+    ),
     "finds": (
         calls(finds, (x,)),
         configured(calls(finds, (x,)), lambda: setattr(config, "capture_dynamic_output_shape_ops", True)),
@@ -3108,6 +3145,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_range_of_sizes": (
         calls(far, (torch.ones(4),), (torch.ones(40),), dynamic=True),
         calls(far, (torch.ones(14),), (torch.ones(40),), dynamic=True),
+    ),
+    "a_step_for_each_token": (
+        calls(times_steps, (x[None], y[:1]), (x[None], y[None])),
+        calls(times_steps, (x[None], y[:1, None].expand(1, 4).contiguous()), (x[None], y[None])),
     ),
     "a_rank": (calls(torch.sum, (x,), (x[None],)), calls(torch.sum, (x[None],), (x[None],))),
     "a_dtype": (calls(doubles, (x,), (x.double(),)), calls(doubles, (x,), (x.double().float(),))),

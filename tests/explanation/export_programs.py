@@ -48,7 +48,40 @@ def exports(
 
 x, flat = torch.linspace(-1.0, 3.0, 12).reshape(4, 3), torch.linspace(-1.0, 3.0, 8)
 counts, some = torch.tensor([2, 1, 3, 1]), torch.tensor(3)
+six, batch, recurrent = torch.ones(6), torch.linspace(-1.0, 1.0, 12).reshape(2, 3, 2), nn.GRU(2, 4, batch_first=True)
 position = nn.Parameter(torch.linspace(0.0, 1.0, 6).reshape(1, 6, 1))
+
+
+def asserts_order(self: Any, v: Any) -> Any:
+    assert (v[1:] >= v[:-1]).all(), "not in order"
+    return v * 2
+
+
+def asserts_order_in_the_graph(self: Any, v: Any) -> Any:
+    torch._assert_async((v[1:] >= v[:-1]).all(), "not in order")
+    return v * 2
+
+
+def counts_what_is_left(self: Any, v: Any, w: Any) -> Any:
+    if v[v > 0].numel() != w.numel():
+        raise ValueError("not as many")
+    return v + w.sum()
+
+
+def counts_in_the_graph(self: Any, v: Any, w: Any) -> Any:
+    torch._check(v[v > 0].numel() == w.numel())
+    return v + w.sum()
+
+
+def reads_packed(self: Any, v: Any, lengths: Any) -> Any:
+    packed = nn.utils.rnn.pack_padded_sequence(v, lengths, batch_first=True)
+    _, last = self.rnn(packed)
+    return last[-1]
+
+
+def reads_padded(self: Any, v: Any, lengths: Any) -> Any:
+    out, _ = self.rnn(v)
+    return out[torch.arange(len(lengths)), lengths - 1]
 
 
 def branches(self: Any, v: Any) -> Any:
@@ -349,6 +382,12 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         exports(compares_beside_a_size, x, counts),
     ),
     "exports_a_while": (exports(halves_while, x), exports(halves_in_the_graph, x)),
+    "exports_an_assert": (exports(asserts_order, flat), exports(asserts_order_in_the_graph, flat)),
+    "exports_a_check_of_a_size": (exports(counts_what_is_left, flat, six), exports(counts_in_the_graph, flat, six)),
+    "exports_a_packed_sequence": (
+        exports(reads_packed, batch, torch.tensor([3, 2]), state={"rnn": recurrent}),
+        exports(reads_padded, batch, torch.tensor([3, 2]), state={"rnn": recurrent}),
+    ),
     "exports_a_check": (exports(checks_a_maximum, x), exports(asserts_a_maximum, x)),
     "exports_a_slice_or_all": (exports(cuts, flat), exports(cuts_in_the_graph, flat)),
     "exports_as_always": (exports(doubles_what_is_left, flat), exports(doubles_what_is_always_left, flat)),

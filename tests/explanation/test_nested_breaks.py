@@ -55,3 +55,16 @@ def test_a_break_in_an_inlined_function_ends_half_the_graphs(tmp_path: Path) -> 
 
 def test_a_break_in_the_compiled_function_itself_has_no_use_of_it(tmp_path: Path) -> None:
     assert given(explained(tmp_path / "run.dynadiag", flat, nested=False)) == []
+
+
+def test_it_is_proposed_where_the_program_is_run_by_another(tmp_path: Path) -> None:
+    file = tmp_path / "run.dynadiag"
+    torch._dynamo.reset()
+    with dynadiag.record(file):
+        exec(
+            compile("call(x)", "program.py", "exec"),
+            {"call": torch.compile(outer, backend="eager"), "x": torch.ones(3)},
+        )
+    with dynadiag.open(file) as recording:
+        (found,) = explain(recording).findings
+    assert NESTED.key in {each.key for each in found.advice}

@@ -37,6 +37,13 @@ _READ = {  # a probe -> what it reads
 }
 
 
+_LEFT_BY_STANCE = {  # a stance -> the calls that torch leaves to Python without an event
+    "eager_on_recompile": "calls that fit nothing compiled before it was set ran in Python, which torch does not "
+    "report. Make such calls before it is set, or let their sizes be dynamic from the first call on",
+    "force_eager": "every call of a compiled function ran in Python from then on",
+}
+
+
 class RunCollector:
     """Collects what is known about the process."""
 
@@ -83,10 +90,10 @@ class RunCollector:
             seconds=float_or_none(end.get("seconds")) or float_or_none(exit_event.get("seconds")),
             exit_code=int_or_none(exit_event.get("code")),
             complete=complete,
-            notes=tuple(self._notes(foreign=not start, complete=complete, exit_event=exit_event)),
+            notes=tuple(self._notes(end, foreign=not start, complete=complete, exit_event=exit_event)),
         )
 
-    def _notes(self, *, foreign: bool, complete: bool, exit_event: dict[str, Any]) -> list[str]:
+    def _notes(self, end: dict[str, Any], *, foreign: bool, complete: bool, exit_event: dict[str, Any]) -> list[str]:
         notes = [_FOREIGN] if foreign else []
         code = int_or_none(exit_event.get("code"))
         if not foreign and not complete:
@@ -95,6 +102,8 @@ class RunCollector:
             notes.append(signal_note(code))
         if self._full:
             notes.append(FULL)
+        if (left := _LEFT_BY_STANCE.get(str(end.get("stance")))) is not None:
+            notes.append(f'`torch.compiler.set_stance("{end["stance"]}")` held at the end: {left}')
         stopped = self._context.take("stopped", "-")
         if stopped is not None:
             calls, seconds = int_or_none(stopped.get("calls")), float_or_none(stopped.get("seconds"))
