@@ -22,6 +22,7 @@ from dynadiag.recording.torch_text.sources import argument_description, source_t
 
 __all__ = ["TENSORS", "markable_sizes"]
 
+_CACHES = "/transformers/cache_utils.py"  # the classes of key-value caches
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
 
 
@@ -82,7 +83,7 @@ def _static(said: str | None) -> Needs:
 
 def _changed_size(many: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
-        facts = markable_sizes(case)
+        facts = tuple(fact for fact in markable_sizes(case) if not (fact.file or "").endswith(_CACHES))
         if not facts or case.is_constant or _numbers_beside(case) or any(_is_said_of(fact) for fact in facts):
             return None
         nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
@@ -296,6 +297,13 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "of this recompile. A size that is marked alone, while the code compares it with the number, is an error.)",
         _size_and_number,
         trials=tried("a_size_and_its_number"),
+    ),
+    Remedy(
+        "size.cache",
+        "The key-value cache of transformers grows with each token. One of a fixed size serves all of them with one "
+        'code: `generate(..., cache_implementation="static")`, or a `StaticCache` as `past_key_values`.',
+        lambda case: slots_if(any((fact.file or "").endswith(_CACHES) for fact in markable_sizes(case))),
+        trials=tried("writes_tokens"),
     ),
     Remedy(
         "size.many",

@@ -118,7 +118,7 @@ class FindingPrinter:
         if not fact.text:
             return printer.fact(fact.label, f"{at}: {code}" if code else at)
         indent, room = printer.below_fact(fact.label)
-        lines.append(f"{indent}{fit_path(f'at {at}', room)}")
+        lines.append(f"{indent}at {fit_path(at, room - len('at '))}")
         return [*lines, f"{indent}{printer.paint(truncate_end(code, room), 'dim')}"] if code else lines
 
     def _helps(self, item: Finding) -> list[str]:

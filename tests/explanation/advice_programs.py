@@ -1455,6 +1455,23 @@ def takes_a_batch(compile_: Compile) -> Any:
 # Recompiles.
 
 
+def writes_tokens(cache: str) -> Program:
+    def program(compile_: Compile) -> Any:
+        import transformers
+
+        torch.manual_seed(0)
+        config = transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=16, n_positions=32)
+        model, ids = transformers.GPT2LMHeadModel(config).eval(), torch.ones(1, 4, dtype=torch.long)
+        size = {"max_cache_len": 16} if cache == "StaticCache" else {}
+        kept = getattr(transformers, cache)(config=config, **size)
+        step = compile_(model)
+        with torch.no_grad():
+            model(ids, past_key_values=kept)
+            return [step(ids[:, :1], past_key_values=kept).logits for _ in range(3)]
+
+    return program
+
+
 def times(v: torch.Tensor, n: Any) -> torch.Tensor:
     return v * n
 
@@ -3079,6 +3096,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(takes_a_median, (x,)),
         lambda compile_: [compile_(lambda v, median: median + v)(x, torch.as_tensor(np.nanmedian(x.numpy())))],
     ),
+    "writes_tokens": (writes_tokens("DynamicCache"), writes_tokens("StaticCache")),
     "a_nested_batch": (nests(marked=False), nests(marked=True)),
     "modules_with_a_number": (
         with_factors_of_modules,
