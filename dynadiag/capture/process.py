@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.capture import settings as settings_
+from dynadiag.capture.exports import describe_ending_failure
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import (
     ending_exception,
@@ -156,8 +157,8 @@ def _end_with_multiprocessing_worker(recorder: Recorder, began: float) -> None:
 def _end_recording(recorder: Recorder, started: float) -> None:
     try:
         error = ending_exception()
-        is_of_job = "rank" in job_place(os.environ) or exit_codes_of_ranks(error)
-        if recorder.has_journal or (error is not None and is_of_job):
+        is_of_job = error is not None and ("rank" in job_place(os.environ) or exit_codes_of_ranks(error))
+        if recorder.has_journal or is_of_job or describe_ending_failure(error) is not None:
             recorder.record_kernels()
             recorder.record_collectives()
             recorder.record_later_calls()

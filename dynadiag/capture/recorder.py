@@ -132,8 +132,7 @@ class Recorder(logging.Handler):
         Never raises.
         """
         try:
-            if self.has_journal:
-                self._append_export(exports.describe_ending_failure(failure))
+            self._append_export(exports.describe_ending_failure(failure))
             if self.has_journal and (found := exception_frames.find_raised_break(failure)) is not None:
                 data = breaks.describe_raised_break(found, self.source_lines)
                 self.append("raised", data, {})

@@ -24,14 +24,14 @@ def group_alike(ranks: Sequence[Process]) -> tuple[tuple[Process, ...], ...]:
     Numbers, sizes and guards of compiled code may differ within a group if they belong to shards of the ranks.
     """
     groups: list[list[Process]] = []
-    known: dict[int, int] = {}  # from the steps, which ranks share, to the group
+    known: dict[tuple[object, ...], int] = {}  # from the steps, which ranks share, and failed exports to the group
     for each in ranks:
         if each.trace is None:
             continue
-        steps = id(each.trace.steps)
-        if steps not in known:
-            known[steps] = _group_of(each, groups)
-        groups[known[steps]].append(each)
+        did = (id(each.trace.steps), each.trace.exports)
+        if did not in known:
+            known[did] = _group_of(each, groups)
+        groups[known[did]].append(each)
     return tuple(sorted(map(tuple, groups), key=lambda group: (-len(group), group[0].rank or 0)))
 
 
@@ -45,7 +45,7 @@ def _group_of(item: Process, groups: list[list[Process]]) -> int:
 
 
 def _keys(item: Process) -> list[tuple[object, ...]]:
-    return [] if item.trace is None else [step.key for step in item.trace.steps]
+    return [] if item.trace is None else [item.trace.exports, *(step.key for step in item.trace.steps)]
 
 
 def find_divergence(job: Job) -> Divergence | None:

@@ -214,6 +214,7 @@ class RankTrace:
     issued: int
     stances: frozenset[str]
     skipped: tuple[SkippedFrame, ...]
+    exports: tuple[tuple[str, str], ...]  # what was called, and the exception that it raised
     disabled: bool
     world_size: int | None
     backend: str | None
@@ -269,6 +270,11 @@ class TraceReader:
             issued=len(own) + sum(step.count for steps in unseen.values() for step in steps),
             stances=frozenset(each.stance for each in issued if each.stance is not None),
             skipped=recording.skipped(),
+            exports=tuple(
+                (str(data.get("api")), str(data.get("error")))
+                for _, data in event_data(recording, "dynadiag_export")
+                if data.get("outcome") == "error"
+            ),
             disabled=any(variables.get(name) == "1" for name in _DISABLING),
             world_size=world_size,
             backend=backend,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -215,3 +216,18 @@ def test_a_function_is_compiled_and_called(tmp_path: Path) -> None:
     recording = Path(done.stderr.splitlines()[-1])
     assert recording.is_relative_to(tmp_path / "home")
     assert [path.name for path in bench.work.iterdir()] == ["program.py"]
+
+
+def test_a_process_that_compiles_nothing_and_fails_at_an_export_is_told(tmp_path: Path) -> None:
+    program = """
+        import subprocess, sys, torch
+
+        if len(sys.argv) == 1:
+            sys.exit(subprocess.call([sys.executable, __file__, "load"]))
+        torch.export.load("missing.pt2")
+    """
+    run = Bench(tmp_path, program).recorded()
+    report = " ".join(run.out.split())
+    assert run.code == 1
+    assert re.match(r"Process \d+: Loading the exported program failed", report)
+    assert "program.py:5" in report
