@@ -46,7 +46,7 @@ from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.recording.records import EXPORT, Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
-__all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "theirs", "when", "wrapper_of"]
+__all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "is_kind", "theirs", "when", "wrapper_of"]
 
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
@@ -425,6 +425,11 @@ class BreakCase:
             span = Span(calls[0].file, calls[0].line) if calls else span
         found = unsplittable_block(self.run.sources.get(span.file or ""), span)
         return found or ("a loop" if is_in_loop(self.facts.then) else None)
+
+
+def is_kind(*gb_ids: str) -> Condition:
+    """Return the condition that a break has one of these numbers of torch's registry."""
+    return lambda case: case.item.gb_id in gb_ids
 
 
 def when(*conditions: Condition, **slots: Callable[[BreakCase], str]) -> Needs:

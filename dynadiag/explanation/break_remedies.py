@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from dynadiag.explanation.blocks import becomes_list, call_at, defined_class, takes_packed
 from dynadiag.explanation.branches import required_at
-from dynadiag.explanation.break_case import BreakCase, Condition, Needs, theirs, when
+from dynadiag.explanation.break_case import BreakCase, Needs, is_kind, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
+from dynadiag.explanation.read_remedies import READS
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
@@ -67,10 +68,6 @@ _CLOCK = "GB9193"  # 2.15
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
-def _is(*gb_ids: str) -> Condition:
-    return lambda case: case.item.gb_id in gb_ids
-
-
 def _reads_a_clock(case: BreakCase) -> bool:
     module, _, function = (case.facts.subject or "").partition(".")
     return case.item.gb_id == _CLOCK or (module == "time" and function.removesuffix("_ns") in _CLOCKS)
@@ -112,11 +109,6 @@ def _is_all_theirs(case: BreakCase) -> bool:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(f"`{name}`" for name in names[:2])
-
-
-def _about(*uses: str) -> Condition:
-    """Whether all that the number is for is among these."""
-    return lambda case: case.is_item and case.decision is None and bool(case.uses) and case.uses <= set(uses)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -282,7 +274,7 @@ _RULES = (
         "text.symbol",
         "A number that torch has made a symbol cannot be part of a text. Make the text, or pick what it names, before "
         "the call and pass it in; or compile with `dynamic=False`, once for each number.",
-        when(theirs, _is(_TEXT)),
+        when(theirs, is_kind(_TEXT)),
         trials=(  # from 2.14 on torch compiles each number apart
             Trial("names_a_layer", ("2.11", "2.13")),
             Trial("names_a_layer_of_each_number", ("2.11", "2.13")),
@@ -291,7 +283,7 @@ _RULES = (
     Remedy(
         "generator.before",
         "Draw before the compiled call and pass the result in: torch traces no `torch.Generator`.",
-        when(theirs, _is(_NO_PROXY), _takes_a_generator),
+        when(theirs, is_kind(_NO_PROXY), _takes_a_generator),
         trials=(Trial("draws_with_a_generator"),),
     ),
     Remedy(
@@ -313,7 +305,7 @@ _RULES = (
         "copy.clone",
         "Where `{copied}` is a tensor, write `{copied}.detach().clone()`. (Such a copy takes no gradient.)",
         when(
-            _is(_COPY),
+            is_kind(_COPY),
             lambda case: case.owner.is_user and case.copied is not None,
             copied=lambda case: case.copied or "",
         ),
@@ -393,7 +385,7 @@ _RULES = (
         "disabled.outside",
         "The function is under `torch.compiler.disable`, so the graph ends at its call: call it before or after the "
         "compiled function, or take that off where torch can trace it.",
-        when(theirs, _is(*_DISABLED)),
+        when(theirs, is_kind(*_DISABLED)),
         trials=(Trial("calls_a_disabled_function"),),
     ),
     Remedy(
@@ -402,14 +394,14 @@ _RULES = (
         "(`module.forward = torch.compile(module.forward)`): its hooks then run around the compiled code. (With "
         "`torch._dynamo.config.compiled_autograd = True`, which torch advises, a `backward()` outside the compiled "
         "function raises `BackwardState requires CompiledAutograd`.)",
-        when(_is(_HOOKS)),
+        when(is_kind(_HOOKS)),
         trials=(Trial("hooked_module"),),
     ),
     Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
         "`torch._dynamo.config.trace_autograd_ops = True` and return `loss.detach()`: it is then part of the graph.",
-        when(theirs, _is(_BACKWARD)),
+        when(theirs, is_kind(_BACKWARD)),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(
@@ -424,116 +416,14 @@ _RULES = (
         "Set `torch._dynamo.config.trace_autograd_ops = True`: the gradient is then part of the graph. (Where it is "
         "taken in Python, with `create_graph=True`, the backward of what was compiled before it raises `does not "
         "currently support double backward`.)",
-        when(_is(_GRADIENT)),
+        when(is_kind(_GRADIENT)),
         trials=(Trial("differentiates_inside"),),
     ),
-    Remedy(
-        "item.picked",
-        "The values of a tensor pick the item of `{container}`, which tracing has to know. Loop over all items "
-        "(`for index, item in enumerate({container})`), each on the rows that are its own.",
-        when(
-            lambda case: case.picked_from is not None and case.owner.is_user,
-            container=lambda case: case.picked_from or "",
-        ),
-        trials=(Trial("picks_modules_by_values"),),
-    ),
-    Remedy(
-        "item.index",
-        "Index with {index}: it remains a tensor{same}. An index without dimensions is read as a number, "
-        "which tracing has to know.",
-        when(
-            theirs,
-            lambda case: case.indices_as_numbers is not None,
-            index=lambda case: (case.indices_as_numbers or ("", ""))[0],
-            same=lambda case: (case.indices_as_numbers or ("", ""))[1],
-        ),
-        trials=(Trial("picks_a_row", case=_DATA),),
-    ),
-    Remedy(
-        "shape.loop",
-        "The values of a tensor decide how often the loop over `{looped}` runs, and torch unrolls loops: with the size "
-        "captured the break only moves there. Loop over all that there may be; what nothing is selected for is then "
-        "empty.",
-        when(theirs, _is(_DYNAMIC_SHAPE), lambda case: case.looped is not None, looped=lambda case: case.looped or ""),
-        trials=(Trial("loops_over_what_was_hit", case=_DYNAMIC_SHAPE),),
-    ),
-    Remedy(
-        "item.tensor",
-        "Keep the value a tensor, without `.item()`: arithmetic and comparison take a 0-dimensional one.",
-        when(theirs, _about("arithmetic")),
-        trials=(Trial("multiplies_by_an_item", case=_ITEM),),
-    ),
-    Remedy(
-        "item.afterwards",
-        "Return the tensor, and convert it after the compiled call: here its value is only shown, kept or returned.",
-        when(
-            theirs,
-            _about("log", "store", "return"),
-            lambda case: not (case.within_checkpoint or case.custom_function),
-            lambda case: "return" not in case.uses or not case.is_inlined,
-        ),
-        trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),
-    ),
-    Remedy(
-        "item.decides_afterwards",
-        "Return the tensor, convert it after the compiled call, and do there what is made of the number: it decides "
-        "only what is shown or kept.",
-        when(
-            theirs,
-            lambda case: case.decision is not None and case.decision.only_shows and not case.decision.is_direct,
-            lambda case: bool(case.uses) and case.uses <= {"log", "store", "return", "branch"},
-            lambda case: not (case.within_checkpoint or case.custom_function or case.is_inlined),
-        ),
-        trials=(Trial("keeps_a_mean_of_items", case=_ITEM),),
-    ),
-    Remedy(
-        "item.key",
-        "A key of a dict has to be known while tracing. Let tensors group the rows (`index_add`, `scatter_reduce`), or "
-        "fill the dict outside of the compiled function.",
-        when(theirs, lambda case: case.is_item and "key" in case.uses),
-        trials=(Trial("groups_by_items", case=_DATA),),
-    ),
-    Remedy(
-        "item.order",
-        "Order the tensor itself (`torch.sort`, `torch.topk`, `torch.argsort`): Python compares the numbers here, and "
-        "tracing has none. What needs the numbers goes after the compiled call.",
-        when(theirs, lambda case: case.is_item and "order" in case.uses),
-        trials=(Trial("sorts_by_items", case=_ITEM), Trial("sorts_a_list", case="GB0109")),
-    ),
-    Remedy(
-        "item.capture",
-        "Set `torch._dynamo.config.capture_scalar_outputs = True`: the number becomes a symbol of the graph.",
-        when(
-            _is(_ITEM, _DATA),
-            lambda case: (
-                case.is_item
-                and not (case.picked_from or case.indices_as_numbers or case.in_hook or case.is_drawn_by_numpy)
-                and case.decision is None
-                and case.facts.within is None
-                and case.uses.isdisjoint({"log", "order", "key"})
-            ),
-        ),
-        trials=(
-            Trial("takes_an_item", case=_ITEM),
-            Trial("sizes_by_an_item", case=_ITEM),
-            Trial("splits_by_a_list", case=_DATA),
-        ),
-    ),
-    Remedy(
-        "item.pass",
-        "Or compute `{taken}` before the compiled call and pass it in, as an argument.",
-        when(
-            theirs,
-            lambda case: case.is_item and case.decision is None and case.takes_from_arguments,
-            lambda case: bool(case.uses) and case.uses <= {"size", "arithmetic"},
-            taken=lambda case: case.taken or "the number",
-        ),
-        trials=(Trial("sizes_by_an_argument", case=_ITEM),),
-    ),
+    *READS,
     Remedy(
         "asked.remove",
         "Remove the call that asks for it.",
-        when(theirs, _is(_ASKED)),
+        when(theirs, is_kind(_ASKED)),
         trials=(Trial("asks_for_a_break", case=_ASKED),),
     ),
     Remedy(
@@ -554,7 +444,7 @@ _RULES = (
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
         when(
-            _is(_DYNAMIC_SHAPE),
+            is_kind(_DYNAMIC_SHAPE),
             lambda case: not (case.symbols_are_captured or case.looped or _becomes_list(case)),
         ),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
@@ -570,7 +460,7 @@ _RULES = (
         "shape.list",
         "A list needs a length that tracing knows: `capture_dynamic_output_shape_ops` makes the compile fail at "
         "`.tolist()`. Make the list outside of the compiled function, and pass it in.",
-        when(theirs, _is(_DYNAMIC_SHAPE), _becomes_list),
+        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list),
         trials=(Trial("lists_the_counts", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
