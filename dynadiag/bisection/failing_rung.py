@@ -269,6 +269,7 @@ def _top_rung(bisection: Bisection, first: Outcome) -> str:
     if not backends:
         for rung in ("uncompiled", "eager"):
             outcome = bisection.search.run(*bisection.labeled_rung(rung))
+            bisection.search.shorten_limit(outcome)
             backends += outcome.facts.backends
     return top_rung(backends) or "inductor"
 
