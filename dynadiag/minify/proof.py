@@ -17,6 +17,7 @@ from pathlib import Path
 from dynadiag.bisection.bisector import BACKWARD_NOTES, HOOKS, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.ladder import rung_plan
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch, fresh_key
 from dynadiag.bisection.verdict import Verdict
@@ -122,13 +123,14 @@ def _prove(
         control = _control(search, program, result) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_seconds_of_hang(search, control.seconds))
-        below = {rung: Plan(rung=rung, caches=False) for rung in _rungs_below(result.rung)}
+        # As the bisection of the repro tries them: it knows their outcomes then.
+        below = {rung: rung_plan(Plan(), rung) for rung in _rungs_below(result.rung)}
         at_once = forks.has_forks and search.runner.jobs > 1 and search.budget.seconds is None
         if bisection and control is None and at_once:
             fresh_search.start_fresh([AS_WRITTEN, below["uncompiled"]])
             for rung in list(below)[1:]:
                 fork_search.run(below[rung], f"at {rung}")
-            shown = fork_search.run(AS_WRITTEN, "as written, forked")
+            shown = fork_search.run(rung_plan(Plan(), result.rung or "inductor"), "as written, forked")
             if same(shown.signature, expected):
                 bisection.run(shown)
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
@@ -251,7 +253,7 @@ class ReproBisection:
         ``shown`` is how the repro fails in a fork, where no fresh interpreter has told it yet.
         """
         if not self._made:
-            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown, AS_WRITTEN.key(): shown}
+            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown}
             self._made.append(_verdict(self.search, self.program, self.rows.for_next_search(known)))
         return self._made[0]
 
@@ -263,5 +265,5 @@ def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verd
         search.on_message("bisecting the repro")
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
         repro = replace(_search_of(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
-        verdict = bisect(repro, BisectOptions(repeat=search.repeat))
+        verdict = bisect(repro, BisectOptions(repeat=search.repeat, remarks=False))
     return None if verdict.verdict == "stopped" else verdict

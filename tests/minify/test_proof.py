@@ -160,7 +160,8 @@ class FreshRunner(Runner):
         if self._is_control:
             return Outcome(None, 5.0)
         self.seconds.append(self.limits.seconds)
-        return Outcome(None if plan.rung else self.failure, self.limits.seconds if plan.rung is None else 1.0)
+        failed = plan.rung in (None, "aot_eager")
+        return Outcome(self.failure if failed else None, self.limits.seconds if failed else 1.0)
 
     run = run_fresh
 
