@@ -156,7 +156,7 @@ assert torch.compile(grow)(x).shape == grow(x).shape
 
 def test_two_decisions_of_which_each_is_enough_are_both_named(bisected: Bisected) -> None:
     verdict = bisected(f"import torch\n{RESIZED}")
-    if verdict.verdict == "passes" and torch.__version__ >= "2.15":
+    if verdict.verdict == "passes" and not torch.__version__.startswith("2.13."):
         pytest.skip("this torch compiles it")
     named = {(culprit.group, culprit.name) for culprit in verdict.culprits}
     assert named == {("lowering", "view"), ("pattern", "pointless_view")}
