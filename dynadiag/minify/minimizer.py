@@ -148,7 +148,7 @@ class _Minimizer:
 
     def _reduce_graph(self, base: MinifyResult, failure: Signature, located: FailingRung) -> MinifyResult:
         rung = str(base.rung)
-        place = find_failing_call(self.search, self.request.options, rung, failure, self.notes)
+        place = find_failing_call(self.search, self.request.options, rung, located.outcome, self.notes)
         if place is None:
             return replace(base, verdict="no_difference" if failure.kind in COMPARISON_FAILURES else "no_call")
         if place.accuracy or place.caught:
