@@ -322,11 +322,13 @@ for rows in (4, 5):
 
 
 @pytest.mark.slow
-def test_a_hang_while_sizes_are_symbols_is_proved_with_the_backend_that_is_enough(tmp_path: Path) -> None:
-    code, text, data, told = _minify(tmp_path, ENDLESS_FAKE, "--timeout", "20")
-    assert code == 0, told
-    assert (data["rung"], data["failure"]["kind"]) == ("eager", "hang")
-    assert "backend='eager'" in text
+def test_a_hang_while_sizes_are_symbols_names_the_backend_that_is_enough_in_the_last_of_its_time(
+    tmp_path: Path,
+) -> None:
+    code, text, data, told = _minify(tmp_path, ENDLESS_FAKE, "--timeout", "10", "--budget", "120")
+    assert code == (0 if data["proved"] else 6), told  # a busy machine does not end the proof
+    assert (data["rung"], data["failure"]["kind"], data["level"]) == ("eager", "hang", "source")
+    assert "backend='eager'" in text, told
 
 
 @pytest.mark.parametrize(
