@@ -388,7 +388,8 @@ def _search_each(search: TrialSearch, base: Plan, kinds: Sequence[str], helped: 
     names = list_counted(f"{culprit.group} {culprit.name}" for culprit in culprits)
     off = tuple(result.plans[0].switches[-1] for result in found)
     without = replace(base, switches=(*base.switches, *off))
-    if search.status(search.run(without, f"off: {names}")) not in ("pass", "different"):
+    outcome = search.run(without, f"off: {names}")
+    if search.status(outcome) not in ("pass", "different"):
         return DescentResult(notes=(f"{names} not confirmed: it is not gone with them off",))
     fails = tuple(
         f"with {' and '.join(f'every {kind_name(other)}' for other in kinds if other != name)} and every other "
@@ -397,7 +398,7 @@ def _search_each(search: TrialSearch, base: Plan, kinds: Sequence[str], helped: 
     )
     return DescentResult(
         culprits,
-        (f"with exactly {names} off it passes", *fails),
+        (f"with exactly {names} off {_how_it_ends(outcome)}", *fails),
         (without, *(result.plans[1] for result in found)),
         ("each of them is enough for the failure: it is gone only with all off", *(n for r in found for n in r.notes)),
     )
