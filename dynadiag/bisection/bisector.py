@@ -201,8 +201,9 @@ def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: Descent
 
 
 def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:
-    random = _random_number_notes(bisection, located)
-    bisection.notes += random or (_accuracy_notes(bisection, located) if finding.confirmed else [])
+    if bisection.options.remarks:
+        random = _random_number_notes(bisection, located)
+        bisection.notes += random or (_accuracy_notes(bisection, located) if finding.confirmed else [])
     bisection.notes += _traced_backward_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:

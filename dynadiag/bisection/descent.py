@@ -6,6 +6,8 @@
 prefix without the failure ends in the kind that explains it.
 
 3. Which decisions of that kind: those that the failure itself names, if trials confirm them, else by hash bisection.
+Where no kind smaller than a graph helps alone but several do together, each of these is enough for the failure: each is
+searched with the others off.
 
 4. Two trials verify the verdict: with exactly the culprits off the failure is gone, and with everything else of their
 kind off it stays.
@@ -93,7 +95,14 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     part = find_needed_graphs(search, base, recorded)
     classes = [c for c in kinds_of_rung(rung) if any(p.group == c for p in recorded.points)]
     named = [c for c in classes if names_decision(recorded, [p for p in recorded.points if p.group == c])]
-    for name, helped in _explaining_kinds(search, part.plan, classes, named, _statuses_when_gone(search, base, rung)):
+    for names, helped in _explaining_kinds(search, part.plan, classes, named, _statuses_when_gone(search, base, rung)):
+        if len(names) > 1:
+            result = _search_each(search, base, names, helped)
+            if result.confirmed:
+                return replace(result, notes=(*notes, *result.notes))
+            notes.extend(result.notes)
+            continue
+        (name,) = names
         points = {p.key: p for p in recorded.points if p.group == name}
         more = helped.points if name != "frame" else ()
         points |= {p.key: p for p in more if p.group == name and p.key not in points}
@@ -255,23 +264,39 @@ def _statuses_when_gone(search: TrialSearch, base: Plan, rung: str) -> tuple[str
 
 def _explaining_kinds(
     search: TrialSearch, base: Plan, classes: Sequence[str], named: Sequence[str], gone: Sequence[str]
-) -> Iterable[tuple[str, Outcome]]:
+) -> Iterable[tuple[tuple[str, ...], Outcome]]:
     """The kinds that may explain the failure, likeliest first, each with the outcome of switching it off alone.
 
-    The kind where the shortest explaining prefix ends comes first. A kind that does not help alone explains nothing.
-    Where no less than a graph helps, the program may fail twice: then a kind counts if the failure names a decision of
-    it, and with it off only another failure is left.
+    The kind where the shortest explaining prefix ends comes first. Where no kind of that prefix helps alone, those of
+    it that are needed are tried together, before anything as large as a graph. Where no less than a graph helps, the
+    program may fail twice: then a kind counts if the failure names a decision of it, and with it off only another
+    failure is left.
     """
     best = _shortest_explaining_prefix(search, base, classes, gone)
-    for name in named if best is None or classes[best] in _WHOLE_GRAPHS else ():
+    large = best is None or classes[best] in _WHOLE_GRAPHS
+    for name in named if large else ():
         outcome = _run_without_kinds(search, base, (name,))
         if search.status(outcome) == "different":
-            yield name, outcome
+            yield (name,), outcome
     ordered = [classes[best], *classes[:best], *classes[best + 1 :]] if best is not None else classes
+    together = False
     for name in ordered:
+        if best is not None and not large and not together and name in _WHOLE_GRAPHS:
+            together = True
+            yield from _kinds_together(search, base, classes[: best + 1], gone)
         outcome = _run_without_kinds(search, base, (name,))
         if search.status(outcome) in gone:
-            yield name, outcome
+            yield (name,), outcome
+
+
+def _kinds_together(
+    search: TrialSearch, base: Plan, classes: Sequence[str], gone: Sequence[str]
+) -> Iterable[tuple[tuple[str, ...], Outcome]]:
+    """The fewest of the kinds without which the failure is gone, where it takes more than one."""
+    in_order = lambda off: tuple(name for name in classes if name in off)  # noqa: E731
+    off = in_order(find_minimal_set(classes, lambda off: _explains(search, base, in_order(off), gone)))
+    if len(off) > 1:
+        yield off, _run_without_kinds(search, base, off)
 
 
 def _shortest_explaining_prefix(
@@ -345,6 +370,38 @@ def _inlined(point: Decision) -> str:
     where = " and ".join(readers) or "its readers"
     rounded = "" if point.target in _COMPUTED_AS_THEY_ARE else f": it is never rounded to its type, {point.target}"
     return f"the value of {value} is computed inside {where}, not stored{rounded}"
+
+
+def _search_each(search: TrialSearch, base: Plan, kinds: Sequence[str], helped: Outcome) -> DescentResult:
+    """The culprits of several kinds of which each is enough for the failure: those of a kind are searched with the
+    others off. ``helped`` is the outcome with all of them off.
+    """
+    found: list[DescentResult] = []
+    for name in kinds:
+        others = (switch_all_off(other) for other in kinds if other != name)
+        alone = replace(base, switches=(*base.switches, *others))
+        result = find_culprits(search, alone, name, {p.key: p for p in helped.points if p.group == name})
+        if not result.confirmed:
+            return DescentResult(notes=result.notes)
+        found.append(result)
+    culprits = tuple(culprit for result in found for culprit in result.culprits)
+    names = list_counted(f"{culprit.group} {culprit.name}" for culprit in culprits)
+    off = tuple(result.plans[0].switches[-1] for result in found)
+    without = replace(base, switches=(*base.switches, *off))
+    outcome = search.run(without, f"off: {names}")
+    if search.status(outcome) not in ("pass", "different"):
+        return DescentResult(notes=(f"{names} not confirmed: it is not gone with them off",))
+    fails = tuple(
+        f"with {' and '.join(f'every {kind_name(other)}' for other in kinds if other != name)} and every other "
+        f"{kind_name(name)} off it still fails"
+        for name in kinds
+    )
+    return DescentResult(
+        culprits,
+        (f"with exactly {names} off {_how_it_ends(outcome)}", *fails),
+        (without, *(result.plans[1] for result in found)),
+        ("each of them is enough for the failure: it is gone only with all off", *(n for r in found for n in r.notes)),
+    )
 
 
 def _search_failing_part(pool: DecisionPool, part: FailingPart) -> list[frozenset[str]]:

@@ -54,7 +54,8 @@ class BisectOptions:
     """The options of the user.
 
     ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
-    the kinds of decisions that each rung reports: reporting costs no trial of its own.
+    the kinds of decisions that each rung reports: reporting costs no trial of its own. ``remarks`` says whether trials
+    run of which nothing but a note comes.
     """
 
     accuracy: bool = False
@@ -62,6 +63,7 @@ class BisectOptions:
     repeat: int = 1
     tolerance: tuple[float, float] | None = None
     record: tuple[str, ...] = REPORTED_KINDS
+    remarks: bool = True
 
 
 @dataclass(slots=True)
@@ -269,6 +271,7 @@ def _top_rung(bisection: Bisection, first: Outcome) -> str:
     if not backends:
         for rung in ("uncompiled", "eager"):
             outcome = bisection.search.run(*bisection.labeled_rung(rung))
+            bisection.search.shorten_limit(outcome)
             backends += outcome.facts.backends
     return top_rung(backends) or "inductor"
 

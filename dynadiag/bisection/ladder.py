@@ -63,8 +63,7 @@ def run_ladder(
             if rung == "inductor" and TRITON in rungs:
                 _, statuses[TRITON] = _try_rung(search, labeled_rung(base, TRITON, record), notes)
             return LadderResult(statuses, rung, outcome, tuple(notes))
-        if outcome.passed and search.reference is not None and search.reference.kind == "hang":
-            search.shorten_limit()
+        search.shorten_limit(outcome)
     return LadderResult(statuses, None, None, tuple(notes))
 
 

@@ -245,8 +245,12 @@ class TrialSearch:
         expected = self.reference
         return expected is not None and expected.kind == found.kind == "exception" and expected.cause != found.cause
 
-    def shorten_limit(self) -> None:
-        """After a hang, shorten the time limit to what passing trials need, so that the next hang costs seconds."""
+    def shorten_limit(self, outcome: Outcome) -> None:
+        """After a hang and a trial that passed, shorten the time limit to what passing trials need, so that the next
+        hang costs seconds.
+        """
+        if not outcome.passed or self.reference is None or self.reference.kind != "hang":
+            return
         self._whole_limit = self._whole_limit or self.runner.limits.seconds
         self._set_limit(_HANG_SLACK + _HANG_FACTOR * self._slowest_pass)
 

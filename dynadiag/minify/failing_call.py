@@ -1,4 +1,4 @@
-"""Finds the call of a compiled graph that fails, by one to three trials of the whole program."""
+"""Finds the call of a compiled graph that fails, by at most two more trials of the whole program."""
 
 from __future__ import annotations
 
@@ -41,16 +41,19 @@ class FailingCall:
 
 
 def find_failing_call(
-    search: TrialSearch, options: BisectOptions, rung: str, failure: Signature, notes: list[str]
+    search: TrialSearch, options: BisectOptions, rung: str, seen: Outcome, notes: list[str]
 ) -> FailingCall | None:
     """Find the call that did not end; else one with wrong results; else one whose exception the program caught.
 
-    Wrong results come before a caught exception, because a program that catches may have a fallback. Adds notes to
-    ``notes``. The search's reference becomes the signature of the call. None if no call fails.
+    ``seen`` is how the program failed at the rung, with `GRAPH_CALLS` reported. Wrong results come before a caught
+    exception, because a program that catches may have a fallback. Adds notes to ``notes``. The search's reference
+    becomes the signature of the call. None if no call fails.
     """
     caught: FailingCall | None = None
-    if not failure.is_wrong_result:
-        outcome = search.run(_plan(options, rung, GRAPH_CALLS), "which graph fails")
+    assert seen.signature is not None
+    if not seen.signature.is_wrong_result:
+        # Where calls are compared, each is made more than once, and a graph of the comparison would count too.
+        outcome = search.run(_plan(options, rung, GRAPH_CALLS), "which graph fails") if options.accuracy else seen
         found, caught = _unfinished_call(outcome), _caught_backend_error(outcome)
         if found is not None and outcome.signature is not None:
             return FailingCall(*found, outcome.signature)
@@ -96,7 +99,7 @@ def _unfinished_call(outcome: Outcome) -> tuple[int, int, str] | None:
     cause = outcome.signature.cause if outcome.signature is not None else None
     open_: list[str] = []
     raised: str | None = None
-    for point in outcome.points:
+    for point in _reports(outcome):
         mark, _, name = point.key.partition(" ")
         if mark == "begin":
             open_.append(name)
@@ -110,11 +113,15 @@ def _unfinished_call(outcome: Outcome) -> tuple[int, int, str] | None:
 
 def _caught_backend_error(outcome: Outcome) -> FailingCall | None:
     """The first exception of a compile or a backward pass that the program caught."""
-    for point in outcome.points:
+    for point in _reports(outcome):
         mark, _, name = point.key.partition(" ")
         if mark == "raise" and not name.startswith("run "):  # a call may also raise uncompiled: `_wrong_call` compares
             return FailingCall(*_parse_call_name(name), _raised_signature(point), caught=True)
     return None
+
+
+def _reports(outcome: Outcome) -> list[Decision]:
+    return [point for point in outcome.points if point.group == GRAPH_CALLS]
 
 
 def _raised_signature(point: Decision) -> Signature:

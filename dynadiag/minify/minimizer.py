@@ -46,7 +46,8 @@ RECORD = (*REPORTED_KINDS, GRAPH_CALLS)  # what each rung reports: a bisection t
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
 # A proof runs the repro in two fresh interpreters and once at each rung below; the repro is smaller than the program,
 # but its caches are empty. A small budget is shared: without a repro there is nothing to prove.
-_RUNS_OF_PROOF, _SHARE_OF_PROOF = 3.0, 0.3
+# That of a hang waits for a time limit, which is no shorter for a small repro.
+_RUNS_OF_PROOF, _SHARE_OF_PROOF, _SHARE_OF_HANG = 3.0, 0.3, 0.5
 # A read of memory that nothing has set shows in one process and not in the next: with simple values it may be right.
 _INPUTS_KEPT = "with simpler inputs the repro does not fail in each process"
 _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph in the trial log
@@ -123,7 +124,7 @@ class _Minimizer:
         self.search.reference = failure
         exports = any(point.group == "export" for point in located.outcome.points)
         base = MinifyResult("reduced", rung=rung, failure=located.first.signature, torch=located.torch, exports=exports)
-        self.search.budget.keep_back(self._seconds_to_prove(located.first.seconds))
+        self.search.budget.keep_back(self._seconds_to_prove(located.first))
         if located.cached:
             return replace(base, verdict="cached")
         if rung == "eager" or self.request.source:
@@ -147,23 +148,26 @@ class _Minimizer:
 
     def _reduce_graph(self, base: MinifyResult, failure: Signature, located: FailingRung) -> MinifyResult:
         rung = str(base.rung)
-        place = find_failing_call(self.search, self.request.options, rung, failure, self.notes)
+        place = find_failing_call(self.search, self.request.options, rung, located.outcome, self.notes)
         if place is None:
             return replace(base, verdict="no_difference" if failure.kind in COMPARISON_FAILURES else "no_call")
         if place.accuracy or place.caught:
             base = replace(base, failure=place.signature)
         return self._reduce(base, place, located)
 
-    def _seconds_to_prove(self, seconds: float) -> float:
-        """What the repro takes to be written and proved, at most. ``seconds`` are those of the program."""
+    def _seconds_to_prove(self, first: Outcome) -> float:
+        """What the repro takes to be written and proved, at most. ``first`` is the program as it is written."""
         left = self.search.budget.seconds_left()
-        needed = STOP_TIMEOUT + _RUNS_OF_PROOF * seconds
-        return needed if left is None else min(needed, left * _SHARE_OF_PROOF)
+        needed = STOP_TIMEOUT + _RUNS_OF_PROOF * first.seconds
+        return needed if left is None else min(needed, left * (_SHARE_OF_HANG if first.is_hang else _SHARE_OF_PROOF))
 
     def _reduce_source(self, base: MinifyResult, located: FailingRung) -> MinifyResult:
         options, outcome = self.request.options, located.outcome
         assert outcome.signature is not None
-        from dynadiag.minify.source_minimizer import reduce_program  # loads the minifier, which the help does not need
+        from dynadiag.minify.source_minimizer import (
+            enlarge_hang,
+            reduce_program,
+        )  # loads the minifier: not for the help
 
         plan = rung_plan(Plan(accuracy=options.accuracy, tolerance=options.tolerance), base.rung or "eager")
         job = located.first.facts.job
@@ -171,7 +175,13 @@ class _Minimizer:
             look_for_other_failures(self.search, plan, outcome)
         result = reduce_program(self.search, base, outcome.signature, job)
         self.notes += () if result.text else result.notes
-        return self._prove(result, located.rungs) if result.text else result
+        if not result.text:
+            return result
+        proved = self._prove(result, located.rungs)
+        if outcome.is_hang and proved.passes_fresh and job is None:
+            longer = enlarge_hang(self.search, proved)
+            return self._prove(longer, located.rungs) if longer.text != proved.text else longer
+        return proved
 
     def _compare_output(self, located: FailingRung) -> MinifyResult | None:
         """Reduce a program whose printed output differs although no compiled call is wrong. None if the output does not

@@ -17,6 +17,7 @@ from pathlib import Path
 from dynadiag.bisection.bisector import BACKWARD_NOTES, HOOKS, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
+from dynadiag.bisection.ladder import rung_plan
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch, fresh_key
 from dynadiag.bisection.verdict import Verdict
@@ -30,7 +31,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
 
-__all__ = ["ReproBisection", "ReproTrialLog", "prove", "with_culprits"]
+__all__ = ["HANG_LEAST", "ReproBisection", "ReproTrialLog", "prove", "with_culprits"]
 
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
@@ -38,7 +39,8 @@ _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the lon
 # machine with three times too much load, where forward and backward of a layer took 85 to 98 s compiled. Uncompiled
 # they took 9 to 20 s, which says nothing about compile times.
 _CONTROL_PROGRAM = "import torch\n\ntorch.compile(torch.sin)(torch.ones(2))\n"
-_HANG_SLACK, _HANG_FACTOR = 30.0, 2.0
+_HANG_SLACK, _HANG_FACTOR, _HANG_FEWEST = 30.0, 2.0, 3.0
+HANG_LEAST = 45.0  # seconds that the repro of a hang has to outlast, however fast that compile is
 _TRIAL_TIMEOUT = 30.0  # seconds for one trial: a repro compiles only a few operations
 _TOTAL_TIMEOUT = 120.0  # for all trials together
 _NOT_IN_TIME = "the repro is not bisected: it takes too long"
@@ -118,16 +120,17 @@ def _prove(
     )
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
         fresh_search, fork_search = (_search_of(search, runner, rows) for runner in (fresh, forks))
-        control = _control(search, program) if expected.kind == "hang" else None
+        control = _control(search, program, result) if expected.kind == "hang" else None
         if control is not None and control.passed:
-            fresh.limits = replace(fresh.limits, seconds=_HANG_SLACK + _HANG_FACTOR * control.seconds)
-        below = {rung: Plan(rung=rung, caches=False) for rung in _rungs_below(result.rung)}
+            fresh.limits = replace(fresh.limits, seconds=_seconds_of_hang(search, control.seconds))
+        # As the bisection of the repro tries them: it knows their outcomes then.
+        below = {rung: rung_plan(Plan(), rung) for rung in _rungs_below(result.rung)}
         at_once = forks.has_forks and search.runner.jobs > 1 and search.budget.seconds is None
         if bisection and control is None and at_once:
             fresh_search.start_fresh([AS_WRITTEN, below["uncompiled"]])
             for rung in list(below)[1:]:
                 fork_search.run(below[rung], f"at {rung}")
-            shown = fork_search.run(AS_WRITTEN, "as written, forked")
+            shown = fork_search.run(rung_plan(Plan(), result.rung or "inductor"), "as written, forked")
             if same(shown.signature, expected):
                 bisection.run(shown)
         outcome = fresh_search.run_fresh(AS_WRITTEN, "in a fresh process")
@@ -184,13 +187,27 @@ def _copy_machine_checks(cache: Path, fresh: Path) -> None:
             continue
 
 
-def _control(search: TrialSearch, program: Program) -> Outcome:
-    """Time a compile that passes, in the same way and under the machine's present load."""
+def _control(search: TrialSearch, program: Program, result: MinifyResult) -> Outcome:
+    """Time a compile that passes, in the same way, at the repro's backend and under the machine's present load."""
+    from minifier.source.altered import names_backend, with_backend  # loads the minifier, which the help does not need
+
+    rung = str(result.rung)
+    text = with_backend(_CONTROL_PROGRAM, rung) if names_backend(result.text, rung) else _CONTROL_PROGRAM
     file = Path(program.target).with_name("control.py")
-    file.write_text(_CONTROL_PROGRAM)
+    file.write_text(text)
     with _fresh_runner(search, Program(str(file))) as runner:
-        rows = ReproTrialLog(search.log, _CONTROL_PROGRAM)
+        rows = ReproTrialLog(search.log, text)
         return _search_of(search, runner, rows).run_fresh(AS_WRITTEN, "for comparison, a compile that passes")
+
+
+def _seconds_of_hang(search: TrialSearch, passing: float) -> float:
+    """The time limit of a repro that hangs, by the seconds of a compile that passes. A budget may leave less, down to
+    several times those: the proof tells both.
+    """
+    seconds, left = max(HANG_LEAST, _HANG_SLACK + _HANG_FACTOR * passing), search.budget.seconds_left()
+    if left is None:
+        return seconds
+    return max(_HANG_FEWEST * passing, min(seconds, left - 2 * passing))  # it runs uncompiled as well
 
 
 def _how_it_reproduces(outcome: Outcome, control: Outcome | None) -> str:
@@ -236,7 +253,7 @@ class ReproBisection:
         ``shown`` is how the repro fails in a fork, where no fresh interpreter has told it yet.
         """
         if not self._made:
-            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown, AS_WRITTEN.key(): shown}
+            known = {} if shown is None else {fresh_key(AS_WRITTEN): shown}
             self._made.append(_verdict(self.search, self.program, self.rows.for_next_search(known)))
         return self._made[0]
 
@@ -248,5 +265,5 @@ def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verd
         search.on_message("bisecting the repro")
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
         repro = replace(_search_of(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
-        verdict = bisect(repro, BisectOptions(repeat=search.repeat))
+        verdict = bisect(repro, BisectOptions(repeat=search.repeat, remarks=False))
     return None if verdict.verdict == "stopped" else verdict

@@ -101,6 +101,7 @@ def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iter
     elif "uncompiled raises" in shown.signature.message:
         yield _assert_raises(shown, call)
     elif "share memory" in shown.signature.message:
+        yield from _assert_memory(shown, call)
         yield _compare_property(_MEMORY_FUNCTION, "memory", shown, call)
     elif _differs_in_form(shown):
         yield _compare_property(_FORM_FUNCTION, "form", shown, call)
@@ -205,6 +206,18 @@ def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> st
         f"{text}expected, actual = {name}($function), {name}({call})\n"
         'assert actual == expected, f"{actual} instead of {expected}"'
     )
+
+
+def _assert_memory(shown: ReproSpec, call: str) -> Iterator[str]:
+    """What the one output and the one input of a call share, or no longer share."""
+    if shown.returns_one and len(shown.inputs) == 1 and not shown.mutates_inputs:
+        apart = "do not share memory" in shown.signature.message
+        yield (
+            f"output = {call}($arguments)\n"
+            f"assert output.untyped_storage().data_ptr() {'==' if apart else '!='} "
+            "$arguments.untyped_storage().data_ptr(), "
+            f'"the output {"does not share" if apart else "shares"} the memory of the input"'
+        )
 
 
 # Differences that a comparison of values does not show. The list keeps all tensors alive, so no memory is reused.

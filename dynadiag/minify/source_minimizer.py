@@ -14,6 +14,7 @@ from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify.job_forms import JobForm, forms_of_job
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
+from dynadiag.minify.proof import HANG_LEAST
 from dynadiag.minify.repro_header import comment
 from dynadiag.minify.source_match import is_raised_by_program
 from dynadiag.minify.source_program import ProgramSource, read_program
@@ -31,10 +32,9 @@ from minifier.source.assertions import (
     with_plain_values,
 )
 
-__all__ = ["look_for_next_failure", "reduce_program"]
+__all__ = ["enlarge_hang", "look_for_next_failure", "reduce_program"]
 
 ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError", rung="eager", frames=("program",))
-_OUTLAST = 45.0  # seconds that the repro of a hang has to outlast
 _MAX_STATEMENTS = 4  # that are left out, one after the other
 _MAX_FORMS = 6  # of a program without one statement
 
@@ -82,8 +82,7 @@ def _reduce(
             reduced = _reduced(trials, reduced.text)
     if _takes_simpler_form(trials, reduced.text, forms):
         reduced = _reduced(trials, reduced.text)
-    if trials.expected is not None and trials.expected.kind == "hang" and not trials.stopped and alone:
-        reduced = replace(reduced, text=_outlasting(trials, reduced.text))
+    trials.use_kept_time()  # with a backend that compiles less the proof is as much shorter
     if not trials.stopped and alone and trials.fails(named := with_backend(reduced.text, trials.rung)):
         reduced = replace(reduced, text=named)  # it fails there already: a reader need not wait for the rest
     trials.notes += [f"it reads {name}, which has to be beside it" for name in source.files if name in reduced.text]
@@ -192,18 +191,26 @@ def _asserting_programs(trials: SourceTrials, forms: Sequence[ast.Module]) -> It
         yield output_asserting_program(form, printed)
 
 
-def _outlasting(trials: SourceTrials, text: str) -> str:
-    """The program with larger numbers, so that it takes far longer than the limit of a candidate."""
-    # More than the search allows, which has shortened its own limit to what passing trials need.
-    trials.limit_seconds(_OUTLAST, most=_OUTLAST)
-    if trials.fails(text):
-        return text
-    for candidate in enlarged(text):
-        if trials.fails(candidate):
-            return candidate
-    if not trials.stopped:  # else it is not known
-        trials.notes.append(f"the repro takes less than {_OUTLAST:.0f} s")
-    return text
+def enlarge_hang(search: TrialSearch, result: MinifyResult) -> MinifyResult:
+    """The repro of a hang that ended in time, with larger numbers: a reduction under a short limit made them small.
+
+    The result has no other text if none makes it long enough.
+    """
+    assert result.reduced is not None
+    try:
+        source = read_program(search.runner.program)
+    except MergeError:  # a job: the program starts its ranks
+        return result
+    with source_trials(
+        search, result.text, source.imports, result.reduced, result.rung or "eager", source.files
+    ) as trials:
+        trials.limit_seconds(HANG_LEAST, most=HANG_LEAST)
+        longer = next(filter(trials.fails, enlarged(result.text)), None)
+        if longer is not None:
+            text = header(result, result.reduced) + longer
+            return replace(result, text=text, tokens_after=count_tokens(text), lines_after=count_lines(text))
+        short = () if trials.stopped else (f"the repro takes less than {HANG_LEAST:.0f} s",)  # else it is not known
+        return replace(result, notes=(*result.notes, *short))
 
 
 def header(base: MinifyResult, failure: Signature | None, form: JobForm | None = None) -> str:

@@ -88,6 +88,11 @@ class SourceTrials:
         """Whether a candidate was refused because the time is over, or Ctrl-C was pressed."""
         return self.interrupted or self.out_of_time
 
+    def use_kept_time(self) -> None:
+        """Let the last trials use what `--budget` keeps for the proof."""
+        self.search.budget.keep_back(0.0)
+        self.out_of_time = self.search.budget.is_out_of_time
+
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""
         self.best_tokens = tokens

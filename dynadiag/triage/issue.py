@@ -46,7 +46,7 @@ _NODE_NUMBER = re.compile(r"_\d+$")
 # What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon.
 _MESSAGE_WORDS = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
-_SEARCHED_WORD = re.compile(r"_*[A-Za-z][\w.]*")
+_SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
 _SAYS_LITTLE = frozenset(
     ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
@@ -359,7 +359,9 @@ def _sizes(made: MinifyDocument) -> str:
 def _bisection(case: TriagedCase) -> Iterator[str]:
     if case.bisect is None and (parts := _parts_of_torch(case)):
         yield "#### Bisection"
-        rows = [f"| {each.kind} | {cell(each.name)} | {each.graph or ''} |" for each in parts]
+        named = dict.fromkeys((part.kind, part.name) for part in parts)
+        graphs = {name: [p.graph for p in parts if p.graph and (p.kind, p.name) == name] for name in named}
+        rows = [f"| {kind} | {cell(name)} | {', '.join(where)} |" for (kind, name), where in graphs.items()]
         yield "\n".join(["| at fault in the repro | name | graph |", "| --- | --- | --- |", *rows])
     found = case.bisect
     tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"} if found else {}

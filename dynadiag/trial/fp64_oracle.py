@@ -95,11 +95,17 @@ def _form_difference(call: ReplayableCall, expected: RunResult, actual: RunResul
     """A difference that equal values do not show: gradients, strides, shared memory. A wrong value says more."""
     if (text := _first_difference(_layout_difference, expected, actual)) is not None:
         return text
-    if shared_memory(expected) != shared_memory(actual):
-        return "other outputs share memory with the inputs or one another than uncompiled"
-    pairs = zip(expected.shared, actual.shared, strict=True)
-    names = [call.state_name(now) for was, now in pairs if now is not None and now != was]
-    return f"other outputs share memory with {names[0]} than uncompiled" if names else None
+    names = [*call.input_names, *(f"output {i}" for i in range(len(actual.outputs)))]
+    pairs = enumerate(zip(shared_memory(expected), shared_memory(actual), strict=True))
+    other = next(((i, was, now) for i, (was, now) in pairs if was != now), None)
+    if other is not None:
+        i, was, now = other
+        if now is None:
+            return f"output {i} and {names[was or 0]} do not share memory; uncompiled they do"
+        return f"output {i} and {names[now]} share memory; uncompiled they do not"
+    changed = enumerate(zip(expected.shared, actual.shared, strict=True))
+    state = [(i, call.state_name(now)) for i, (was, now) in changed if now is not None and now != was]
+    return f"output {state[0][0]} and {state[0][1]} share memory; uncompiled they do not" if state else None
 
 
 def _first_difference(

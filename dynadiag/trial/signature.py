@@ -19,6 +19,7 @@ from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
 from dynadiag.recording.code_origin import is_torch_file, path_in_packages
+from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
 
 __all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
@@ -163,7 +164,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
     return Signature(
         kind="exception",
         type=_type_name(error),
-        message=text_of(error)[:_MAX_MESSAGE],
+        message=without_address(text_of(error)[:_MAX_MESSAGE]),
         where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),

@@ -9,7 +9,7 @@ from minifier.source.observed import Observed
 from minifier.source.trees import Edit, apply_edit, expression, render, size
 from minifier.source.validity import can_run
 
-__all__ = ["enlarged", "programs_without_line", "with_backend"]
+__all__ = ["enlarged", "names_backend", "programs_without_line", "with_backend"]
 
 _FACTORS = (10, 100, 1000, 10000)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -31,6 +31,19 @@ def enlarged(text: str) -> Iterator[str]:
 def with_backend(text: str, backend: str) -> str:
     """The program in which each ``torch.compile`` names this backend, where it names neither a backend nor a mode."""
     return render(_NameBackend(backend).visit(ast.parse(text)))
+
+
+def names_backend(text: str, backend: str) -> bool:
+    """Whether each use of ``torch.compile`` in a program names this backend."""
+    nodes = list(ast.walk(ast.parse(text)))
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _is_compile(node.func)]
+    named = (any(key.arg == "backend" and _is_text(key.value, backend) for key in call.keywords) for call in calls)
+    uses = [node for node in nodes if isinstance(node, ast.expr) and _is_compile(node)]
+    return 0 < len(calls) == len(uses) and all(named)
+
+
+def _is_text(node: ast.expr, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 class _NameBackend(ast.NodeTransformer):

@@ -14,7 +14,7 @@ from dynadiag.bisection.bisector import bisect
 from dynadiag.bisection.budget import AnswersContradictError, SearchBudget, SearchStoppedError
 from dynadiag.bisection.decisions import DecisionPool
 from dynadiag.bisection.descent import DescentResult
-from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
+from dynadiag.bisection.failing_rung import BisectOptions, FailingRung, find_failing_rung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Culprit, InterruptedSearch, Verdict
@@ -212,7 +212,7 @@ def test_a_slow_trial_that_passes_lengthens_the_limit_of_a_hang(rows: TrialLog) 
     search = search_of(rows, lambda plan, _n: HANGS if plan.task == "hangs" else replace(PASSED, seconds=plan_seconds))
     search.reference, plan_seconds = HANG, 1.0
     search.run(Plan(rung="eager"), "eager")
-    search.shorten_limit()
+    search.shorten_limit(PASSED)
     assert search.runner.limits.seconds == 20.0
     search.run(Plan(task="hangs"), "a part")
     plan_seconds = 15.0
@@ -227,10 +227,25 @@ def test_a_slow_trial_that_passes_lengthens_the_limit_of_a_hang(rows: TrialLog) 
 
 def test_fresh_interpreters_have_the_whole_limit_again(rows: TrialLog) -> None:
     search = search_of(rows, lambda _plan, _n: PASSED)
+    search.reference = HANG
     search.run(Plan(rung="eager"), "eager")
-    search.shorten_limit()
+    search.shorten_limit(PASSED)
+    assert search.runner.limits.seconds < 100.0
     search.clear_cache()
     assert search.runner.limits.seconds == 100.0
+
+
+def test_a_hang_before_it_reports_its_backends_takes_the_whole_limit_once(rows: TrialLog) -> None:
+    limits: dict[str | None, float] = {}
+
+    def answer(plan: Plan, _n: int) -> Outcome:
+        limits.setdefault(plan.rung, runner.limits.seconds)
+        return replace(PASSED, facts=RunFacts()) if plan.rung == "uncompiled" else Outcome(HANG, 100.0)
+
+    runner = Answers(answer, has_forks=True)
+    located = find_failing_rung(TrialSearch(runner, rows), BisectOptions())  # type: ignore[arg-type]
+    assert located.rung == "eager"
+    assert limits[None] == 100.0 > limits["eager"]
 
 
 @pytest.mark.parametrize("contradicts", [True, False])

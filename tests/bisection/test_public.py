@@ -141,3 +141,24 @@ def test_a_public_failure_is_bisected(
     assert ("without vectors it passes" in verdict.confirmed[0]) == (kind == "kernel")
     assert "SIGSEGV" not in str(verdict.other_failures)
     assert not any("direction" in trial for trial in verdict.confirmed), "no program here runs a backward"
+
+
+# Issue 191449: the view and its base become one object.
+RESIZED = """
+def grow(x):
+    base = x + 1
+    base.view(-1).resize_(12)
+    return base + 1
+x = torch.zeros(1)
+assert torch.compile(grow)(x).shape == grow(x).shape
+"""
+
+
+def test_two_decisions_of_which_each_is_enough_are_both_named(bisected: Bisected) -> None:
+    verdict = bisected(f"import torch\n{RESIZED}")
+    if verdict.verdict == "passes" and not torch.__version__.startswith("2.13."):
+        pytest.skip("this torch compiles it")
+    named = {(culprit.group, culprit.name) for culprit in verdict.culprits}
+    assert named == {("lowering", "view"), ("pattern", "pointless_view")}
+    assert "each of them is enough for the failure: it is gone only with all off" in verdict.notes
+    assert len(verdict.confirmed) == len(verdict.reproduce) == 3

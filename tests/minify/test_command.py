@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,8 @@ def test_a_lowering_that_raises_becomes_a_few_lines_that_fail_the_same_way(tmp_p
     assert data["bisected"] == [{"class": "lowering", "name": "tanh", "graph": "inference"}]
     with Recording(tmp_path / "m.dynadiag") as search:
         assert len(search.trials()) == data["trials"]
+    assert len(re.findall("the repro: (?:at )?aot_eager: ", told)) == 1  # for the proof and for the bisection
+    assert "which graph" not in told  # the trial of the rung has told it
 
 
 def test_a_program_that_goes_on_after_a_failed_compile_passes_and_is_told_what_counts_it(tmp_path: Path) -> None:

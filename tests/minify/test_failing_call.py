@@ -13,7 +13,7 @@ CRASH = Signature("signal", "SIGSEGV", "killed by SIGSEGV")
 
 def told(*marks: str, signature: Signature | None = VALUE_ERROR) -> Outcome:
     """An outcome with these marks; a raise is written ``raise run 0 1 TYPE``."""
-    points = []
+    points = [Decision("lowering", "0/0/forward/relu", "relu", target="aten.relu.default")]  # which counts for nothing
     for mark in marks:
         word, phase, graph, call, *cause = mark.split()
         name = f"{phase} {graph} {call}"

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import MagicMock
 
 import pytest
 
 from dynadiag.bisection.bisector import BACKWARD_NOTES
+from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.bisection.verdict import Culprit, Verdict
@@ -158,7 +160,8 @@ class FreshRunner(Runner):
         if self._is_control:
             return Outcome(None, 5.0)
         self.seconds.append(self.limits.seconds)
-        return Outcome(None if plan.rung else self.failure, self.limits.seconds if plan.rung is None else 1.0)
+        failed = plan.rung in (None, "aot_eager")
+        return Outcome(self.failure if failed else None, self.limits.seconds if failed else 1.0)
 
     run = run_fresh
 
@@ -195,16 +198,29 @@ def test_a_hang_is_told_from_a_slow_compile_by_a_compile_that_passes(
     monkeypatch.setattr(FreshRunner, "seconds", [])
     program = Program(str(tmp_path / "repro.py"))
     search = TrialSearch(FreshRunner(program), rows)  # type: ignore[arg-type]  # a stand-in
-    result = MinifyResult("reduced", rung="aot_eager", text="x", failure=failure)
-    found = prove(search, program, ReproTrialLog(rows, "x"), result, {})
+    text = "torch.compile(f, backend='aot_eager')()"
+    result = MinifyResult("reduced", rung="aot_eager", text=text, failure=failure)
+    found = prove(search, program, ReproTrialLog(rows, text), result, {})
     assert found.proved
     assert found.proof[1:] == ("uncompiled: passes", "eager: passes")
     if failure is HANG:
         assert "a compile that passes takes 5 s" in found.proof[0]
         assert FreshRunner.seconds[0] < 60
+        assert "backend='aot_eager'" in (tmp_path / "control.py").read_text()  # it compiles no more than the repro
     else:
         assert found.proof[0] == "in a fresh process with fresh caches it fails the same way"
         assert FreshRunner.seconds[0] == 600
+
+
+@pytest.mark.parametrize(
+    ("budget", "passing", "seconds"),
+    [(None, 5.0, 45.0), (None, 20.0, 70.0), (60.0, 20.0, 60.0), (75.0, 14.0, 47.0), (500.0, 20.0, 70.0)],
+)
+def test_a_budget_shortens_the_limit_of_a_hang_to_several_compiles_that_pass(
+    budget: float | None, passing: float, seconds: float
+) -> None:
+    search = MagicMock(budget=SearchBudget(budget))
+    assert proof._seconds_of_hang(search, passing) == pytest.approx(seconds, abs=1.0)
 
 
 def test_only_what_inductor_compiles_to_know_the_processor_is_copied_to_an_empty_cache(tmp_path: Path) -> None:

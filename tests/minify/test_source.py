@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -13,6 +14,7 @@ import pytest
 
 from dynadiag.bisection.budget import SearchBudget
 from dynadiag.minify import source_minimizer
+from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.minify.source_program import read_program
 from dynadiag.minify.source_trials import SourceTrials
@@ -288,22 +290,76 @@ def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: p
     assert resumed.stopped
 
 
-@pytest.mark.parametrize(("stopped", "notes"), [(False, ["the repro takes less than 45 s"]), (True, [])])
-def test_a_repro_of_a_hang_is_short_only_where_longer_ones_were_tried(stopped: bool, notes: list[str]) -> None:
+def test_the_last_trials_may_use_what_is_kept_for_the_proof() -> None:
+    search = MagicMock(budget=SearchBudget(100.0))
+    search.budget.keep_back(200.0)
+    trials = SourceTrials(search, MagicMock(), "", _failure("no"), out_of_time=True)
+    trials.use_kept_time()
+    assert not trials.stopped
+
+
+ENDLESS_FAKE = """
+import torch
+
+@torch.library.custom_op("shop::tile", mutates_args=())
+def tile(x: torch.Tensor) -> torch.Tensor:
+    return x.repeat(2)
+
+@tile.register_fake
+def _(x):
+    size = x.shape[0]
+    while not isinstance(size, int):
+        size = size + 1 - 1
+    return x.new_empty(size * 2)
+
+def model(x):
+    return (torch.ops.shop.tile(x.sin() + 1) * 2).sum()
+
+compiled = torch.compile(model)
+for rows in (4, 5):
+    print(compiled(torch.ones(rows)))
+"""
+
+
+@pytest.mark.slow
+def test_a_hang_while_sizes_are_symbols_names_the_backend_that_is_enough_in_the_last_of_its_time(
+    tmp_path: Path,
+) -> None:
+    code, text, data, told = _minify(tmp_path, ENDLESS_FAKE, "--timeout", "10", "--budget", "120")
+    assert code == (0 if data["proved"] else 6), told  # a busy machine does not end the proof
+    assert (data["rung"], data["failure"]["kind"], data["level"]) == ("eager", "hang", "source")
+    assert "backend='eager'" in text, told
+
+
+@pytest.mark.parametrize(
+    ("stopped", "enough", "text", "notes"),
+    [
+        (False, "f(700)\n", "f(700)\n", ()),
+        (False, "", "f(7)", ("the repro takes less than 45 s",)),
+        (True, "", "f(7)", ()),
+    ],
+)
+def test_a_repro_of_a_hang_is_short_only_where_longer_ones_were_tried(
+    monkeypatch: pytest.MonkeyPatch, stopped: bool, enough: str, text: str, notes: tuple[str, ...]
+) -> None:
     tried: list[str] = []
 
     class Trials(SourceTrials):
         def __init__(self) -> None:
-            self.notes, self.interrupted, self.out_of_time = [], False, stopped
+            self.interrupted, self.out_of_time = False, stopped
 
         def limit_seconds(self, seconds: float, most: float | None = None) -> None:
             pass
 
         def fails(self, text: str) -> bool:
             tried.append(text)
-            return False
+            return text == enough
 
-    trials = Trials()
-    assert source_minimizer._outlasting(trials, "f(7)") == "f(7)"
-    assert trials.notes == notes
-    assert tried[:2] == ["f(7)", "f(70)\n"]
+    monkeypatch.setattr(source_minimizer, "read_program", MagicMock())
+    monkeypatch.setattr(source_minimizer, "source_trials", lambda *_: nullcontext(Trials()))
+    hang = Signature("hang", "hang", "timeout")
+    ended = MinifyResult("reduced", text="f(7)", rung="eager", failure=hang, reduced=hang)
+    longer = source_minimizer.enlarge_hang(MagicMock(), ended)
+    assert longer.text.endswith(text)
+    assert longer.notes == notes
+    assert tried[:2] == ["f(70)\n", "f(700)\n"]

@@ -114,7 +114,7 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     case = a_case()
     assert case.minify is not None
     assert case.bisect is not None
-    shared = "other outputs share memory with the inputs or one another than uncompiled"
+    shared = "output 0 and x share memory; uncompiled they do not"
     own = FailureDocument("exception", "AssertionError", "the buffer holds 300.0", None, None)
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {shared}", None, None)
     bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure)
@@ -122,6 +122,14 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
     assert f"In its compiled call, `{shared}`." in text
     assert shared in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+
+
+def test_a_culprit_of_the_repro_that_two_graphs_have_is_one_row() -> None:
+    case = a_case()
+    assert case.minify is not None
+    parts = tuple(ReproCulpritDocument("pattern", "randperm", graph) for graph in (None, "forward", "backward"))
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, bisected=parts)))
+    assert text.count("| pattern | `randperm` | forward, backward |") == 1
 
 
 def raised_by_comparing(right: torch.Tensor, difference: float) -> str:

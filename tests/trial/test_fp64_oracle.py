@@ -152,7 +152,11 @@ def test_a_wrong_value_is_told_before_shared_memory_and_strides() -> None:
         (found,) = _judged(function, otherwise, x)
         assert found.text.startswith("output 0 differs in 6 of 6 elements")
     (shared,) = _judged(lambda x: x.clone(), lambda x: x, x)
-    assert shared.text == "other outputs share memory with the inputs or one another than uncompiled"
+    assert shared.text == "output 0 and input 'x' share memory; uncompiled they do not"
+    (apart,) = _judged(lambda x: x, lambda x: x.clone(), x)
+    assert apart.text == "output 0 and input 'x' do not share memory; uncompiled they do"
+    (another,) = _judged(lambda x: (x + 1, x + 1), lambda x: [x + 1] * 2, x)
+    assert another.text == "output 1 and output 0 share memory; uncompiled they do not"
     (strides,) = _judged(lambda x: x.clone(), lambda x: x.t().contiguous().t(), x)
     assert strides.text == "output 0: strides (1, 2) instead of (3, 1)"
 
@@ -168,7 +172,7 @@ def test_an_output_that_shares_the_memory_of_a_buffer_is_wrong() -> None:
 
     x = torch.zeros(3)
     assert [found.text for found in _judged(kept, shared, x)] == [
-        "other outputs share memory with module.running_mean than uncompiled"
+        "output 0 and module.running_mean share memory; uncompiled they do not"
     ]
     assert not _judged(kept, kept, x)
     assert not _judged(shared, lambda x: module.running_mean.view(2, 1).view(2), x)

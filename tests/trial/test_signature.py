@@ -159,3 +159,8 @@ def test_what_dynamo_does_not_support_has_no_place_where_it_is_raised_again() ->
     with pytest.raises(torch._dynamo.exc.Unsupported) as raised:
         torch.compile(lambda x: x + torch.compile, backend="eager", fullgraph=True)(torch.ones(2))
     assert signature_of(raised.value, None).where is None
+
+
+def test_an_object_in_a_message_is_named_without_its_address() -> None:
+    error = TypeError(f"no kernel for {object()}")
+    assert signature_of(error, None).message == "no kernel for <object object>"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minifier.source import Observed, count_lines, count_tokens, observer_file, plan, reduce_source
-from minifier.source.altered import programs_without_line, with_backend
+from minifier.source.altered import names_backend, programs_without_line, with_backend
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.isolation import isolate_calls
 from minifier.source.plan import PASSES
@@ -470,3 +470,17 @@ k = torch.compile(h, backend="inductor")
     assert "torch.compile(f, mode='max-autotune')" in named
     assert "torch.compile(h, backend='inductor')" in named
     assert "@torch.compile(backend='eager')\ndef f(x):" in named
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("f = torch.compile(f, backend='eager')", True),
+        ("f = torch.compile(f, backend='eager')\n@torch.compile\ndef g(): pass", False),
+        ("f = torch.compile(f, backend='inductor')", False),
+        ("f = torch.compile(f, mode='max-autotune')", False),
+        ("torch.export.export(f, ())", False),
+    ],
+)
+def test_a_program_names_a_backend_where_each_compile_does(text: str, names: bool) -> None:
+    assert names_backend(text, "eager") == names
