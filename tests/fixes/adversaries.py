@@ -238,6 +238,16 @@ def _operator(statement: str, found_by: str, before: str = "", calls: str = "") 
     return replace(_change(body, "grid.tolist()", title, found_by, calls, head, compiled=True), gb_id="GB0124")
 
 
+def _sizes(statement: str, found_by: str, result: str = "torch.stack(made)") -> Adversary:
+    """A loop over sizes that the graph makes of constants."""
+    body = (
+        "sizes, made = torch.tensor([[2, 3], [4, 1]]), []\n"
+        f"for h, w in sizes:\n    {statement}\n    made.append(x.sum() * torch.ones(h, w).sum())\nreturn {result}"
+    )
+    made = _change(body, "torch.ones(h, w)", "use the numbers of `sizes`", found_by, compiled=True)
+    return replace(made, gb_id="GB0033")
+
+
 def _message(check: str, found_by: str, text: str = "{n} rows") -> Adversary:
     """A check whose message has a number."""
     lines = "".join(f"    {line}\n" for line in check.splitlines())
@@ -935,6 +945,10 @@ ADVERSARIES = {
     "an operator reads what the call has changed": _operator(
         "n += SEEN[0]", "results gradients", "SEEN[0] = SEEN[0] % 3 + 1\n"
     ),
+    # known_numbers
+    "a size is written to": _sizes("h += 1", "results", "torch.stack(made), sizes"),
+    "a size is returned": _sizes("n = h * w", "results", "torch.stack(made), n"),
+    "a size is divided in float32": _sizes("made.append(x.sum().double() * (h / 3))", "results gradients"),
     # check_messages
     "a check keeps its message": _message("SEEN.append(text)", "mutations"),
     "a check prints its message": _message("print(text)", "printed"),
