@@ -365,6 +365,21 @@ def test_numbers_that_the_graph_makes_of_constants_are_known(
         torch.testing.assert_close(compiled(x, None), f(x, None))
 
 
+def test_a_mask_that_the_function_makes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"{HEAD}def f(x, mask):\n    if mask is None:\n        mask = torch.ones(x.shape[:1])\n"
+        "    mask = (1.0 - nn.functional.pad(mask, (0, 2))[:, None]) * -9.0\n"
+        "    some = (mask > 0).flatten().any().item()\n    return x * 2 if some else x * 3\n"
+    )
+    found = candidates(text, problem_at(text, "(mask > 0).flatten().any().item()", gb_id="GB0124"), tmp_path)
+    (made,) = changed(text, [each for each in found if each.title.startswith("use the numbers")])
+    f, x, mask = _module(made, monkeypatch, tmp_path)["f"], torch.randn(3), torch.ones(3)
+    graphs = CompileCounter()
+    compiled = torch.compile(f, backend=graphs)
+    assert [torch.equal(compiled(x, None), x * 3), graphs.frame_count] == [True, 1]
+    assert [torch.equal(compiled(x, 2 * mask), x * 2), graphs.frame_count] == [True, 3]
+
+
 @pytest.mark.parametrize(
     "made",
     [

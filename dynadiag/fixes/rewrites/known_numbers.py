@@ -21,7 +21,7 @@ from dynadiag.fixes.edits import ParsedSource
 from dynadiag.fixes.rewrites.definitions import Definition, Helpers
 from dynadiag.recording.records import Span
 
-_OF_NUMBERS = "GB0033"  # an operator needs a number that a tensor holds
+_OF_NUMBERS = ("GB0033", "GB0124")  # an operator needs a number that a tensor holds; `item`
 _WHY = "torch computes these numbers while it compiles, and only where the graph makes them of constants"
 _HELPERS = '''
 
@@ -32,21 +32,22 @@ class _Found:
 
 
 _COMPUTING = frozenset(
-    "tensor as_tensor new_tensor full zeros ones arange new_full new_zeros new_ones cat stack getitem select narrow "
-    "unbind split clone detach contiguous to long int flatten reshape view squeeze unsqueeze flip t transpose add sub "
-    "mul floordiv floor_divide mod remainder neg sum prod cumsum cumprod max min amax amin maximum minimum".split()
+    "tensor as_tensor new_tensor full zeros ones arange new_full new_zeros new_ones full_like zeros_like ones_like cat "
+    "stack getitem select narrow unbind split clone detach contiguous to type type_as long int float bool flatten "
+    "reshape view expand squeeze unsqueeze flip t transpose pad add sub rsub mul truediv div floordiv floor_divide mod "
+    "remainder neg invert logical_not eq ne lt le gt ge and_ or_ logical_and logical_or where masked_fill any all sum "
+    "prod cumsum cumprod max min amax amin maximum minimum".split()
 )
 
 
 def _computed(node, values):
     """What a node of the graph computes, of constants alone. Raises `ValueError` where there is anything else."""
     if node not in values:
-        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
-        owners = (torch.Tensor,) if node.op == "call_method" else (torch, operator)
-        calls = [getattr(each, name, None) for each in owners if name in _COMPUTING]
-        call = next((each for each in calls if node.op == "call_method" or each is node.target), None)
-        if call is None or getattr(node.meta.get("example_value"), "_version", 0) > 0:
-            raise ValueError(name)
+        call = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+        is_of_torch = node.op == "call_method" or isinstance(call, type(len))  # a function of C
+        is_written = getattr(node.meta.get("example_value"), "_version", 0) > 0
+        if not is_of_torch or call.__name__ not in _COMPUTING or is_written:
+            raise ValueError(node)
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda each: _computed(each, values))
         values[node] = call(*args, **kwargs)
     return values[node]
@@ -66,17 +67,18 @@ def _found_numbers():
     return numbers
 
 
-def _known_numbers(value):
-    """The numbers of a tensor that a graph makes of constants; anything else as it is."""
+def _known_numbers(value, read=lambda unknown: unknown):
+    """The numbers of a tensor that a graph makes of constants; what is read of anything else."""
     if not torch.compiler.is_dynamo_compiling() or not isinstance(value, torch.Tensor):
-        return value
+        return read(value)
     torch._dynamo.comptime.comptime(_find_numbers)
     numbers = _found_numbers()
-    return value if numbers is None else numbers
+    return read(value) if numbers is None else numbers
 '''
 _NAMES = ("_Found", "_COMPUTING", "_computed", "_find_numbers", "_found_numbers", "_known_numbers")
-_KNOWN = Helpers(_HELPERS, _NAMES, ("contextlib", "operator", "torch", "torch._dynamo.comptime"))
+_KNOWN = Helpers(_HELPERS, _NAMES, ("contextlib", "torch", "torch._dynamo.comptime"))
 _NO_NUMBERS = ("device", "dtype", "dim", "layout", "indexing")  # arguments that are no sizes
+_READ = m.Call(m.Attribute(attr=m.Name("item") | m.Name("tolist")), [])
 _CONVERTED = m.Call(m.Name("int") | m.Name("float") | m.Name("bool"))
 _SIZE = re.compile(r"len\(.*\)|[\w.]+\.(?:ndim|shape(?:\[[^]]*\])?|(?:dim|numel|size)\([^()]*\))", re.S)
 
@@ -89,7 +91,14 @@ def expression_at(file: ParsedSource, span: Span) -> cst.BaseExpression | None:
 def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
     """The numbers in place of the tensors that the sizes in an expression are read from."""
     file, function = site.file, site.file.enclosing(site.node, cst.FunctionDef)
-    if site.problem.gb_id != _OF_NUMBERS or not isinstance(function, cst.FunctionDef):
+    if site.problem.gb_id not in _OF_NUMBERS or not isinstance(function, cst.FunctionDef):
+        return
+    if m.matches(site.node, _READ):
+        attribute = cst.ensure_type(cst.ensure_type(site.node, cst.Call).func, cst.Attribute)
+        known, tensor = Definition.of_helpers(file, _KNOWN), file.code(attribute.value)
+        text = f"{known.name}({tensor}, lambda each: each.{attribute.attr.value}())"
+        title = f"use the numbers of `{tensor}`, where torch knows them"
+        yield Candidate(title, "source", (*known.edits, file.replace(site.node, text)), _WHY)
         return
     read = {each: place for name in _names(file, site.node) for each, place in _sources(file, function, name)}
     chosen = [each for each, in_parts in read.items() if in_parts]
