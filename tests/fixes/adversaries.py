@@ -238,6 +238,16 @@ def _operator(statement: str, found_by: str, before: str = "", calls: str = "") 
     return replace(_change(body, "grid.tolist()", title, found_by, calls, head, compiled=True), gb_id="GB0124")
 
 
+def _placed(body: str, found_by: str) -> Adversary:
+    """A number that is written to the places of a mask."""
+    rows = (
+        "class Rows:\n    def __init__(self):\n        self.seen = []\n\n"
+        "    def __setitem__(self, index, value):\n        self.seen.append(index)\n\n"
+    )
+    marked = body[body.index("torch.where(") : body.index("] = 0")]
+    return _change(f"{body}\nreturn y", marked, "write through the mask", found_by, head=rows)
+
+
 def _sizes(statement: str, found_by: str, result: str = "torch.stack(made)") -> Adversary:
     """A loop over sizes that the graph makes of constants."""
     body = (
@@ -611,6 +621,12 @@ ADVERSARIES = {
         "NET.seconds += time.perf_counter() - began",
         "class Clock:\n    now = 0\n\n    def perf_counter(self):\n        self.now += 1\n        return self.now\n\n\n"
         "time = Clock()\n",
+    ),
+    # mask_indices
+    "a mask has no dimensions": _placed("y = x * 2\ny[torch.where(x.sum() > -99)] = 0", "results gradients"),
+    "a mask is shorter than what is written to": _placed("y = x * 2\ny[torch.where(x[:2] > 0)] = 0", "ends"),
+    "what is written to keeps its indices": _placed(
+        "y = Rows()\ny[torch.where(x > 0)] = 0\ny = x * len(y.seen[0])", "results gradients"
     ),
     # copies
     "a shallow copy is written to": _change(

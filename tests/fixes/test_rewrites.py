@@ -560,6 +560,29 @@ WRITES = f"""{HEAD}def f(x, ids, mask):
 """
 
 
+@pytest.mark.parametrize("mask", ["x.sum(-1) == 0", "x.long()"])
+def test_a_number_is_written_through_the_mask_itself(
+    mask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{HEAD}def f(x):\n    y = x * 2\n    y[torch.where({mask})] = -1.0\n    return y\n"
+    found = candidates(text, problem_at(text, f"torch.where({mask})", gb_id="GB0036"), tmp_path)
+    (made,) = changed(text, [each for each in found if "through the mask" in each.title])
+    f, x = _module(made, monkeypatch, tmp_path)["f"], torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    space: dict[str, Any] = {}
+    exec(text, space)
+    torch.testing.assert_close(torch.compile(f, backend="eager", fullgraph=True)(x), space["f"](x))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("= -1.0", "= x[0]"), ("= -1.0", "+= 1"), ("x > 0)", "x > 0, 1, 0)"), ("x > 0)", "x > 0)[0]")]
+)
+def test_other_writes_to_places_are_left_alone(old: str, new: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    y = x * 2\n    y[torch.where(x > 0)] = -1.0\n    return y\n".replace(old, new)
+    marked = text[text.index("torch.where(") : text.index(")", text.index("torch.where(")) + 1]
+    found = candidates(text, problem_at(text, marked, gb_id="GB0036"), tmp_path)
+    assert not any("through the mask" in each.title for each in found)
+
+
 def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:
     (write,) = (each for each in candidates(WRITES, problem_at(WRITES, "bad.any()"), tmp_path) if "write" in each.title)
     (text,) = changed(WRITES, [write])
