@@ -365,6 +365,17 @@ def test_numbers_that_the_graph_makes_of_constants_are_known(
         torch.testing.assert_close(compiled(x, None), f(x, None))
 
 
+@pytest.mark.parametrize("marked", ["x[:, n : n + h * w]", "n : n + h * w", "int(h)"])
+def test_sizes_that_a_loop_gives_are_known_where_it_takes_them_from(marked: str, tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}def f(x, sizes):\n    n = 0\n    for level, (h, w) in enumerate(sizes):\n"
+        "        y = x[:, n : n + h * w].view(-1, int(h))\n        n += h * w\n    return y\n"
+    )
+    found = candidates(text, problem_at(text, marked, gb_id="GB0124"), tmp_path)
+    (made,) = changed(text, [each for each in found if each.title.startswith("use the numbers")])
+    assert "in enumerate(_known_numbers(sizes)):\n        y = x[:, n : n + h * w].view(-1, int(h))\n" in made
+
+
 def test_a_mask_that_the_function_makes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         f"{HEAD}def f(x, mask):\n    if mask is None:\n        mask = torch.ones(x.shape[:1])\n"

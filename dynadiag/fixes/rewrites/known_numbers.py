@@ -84,8 +84,11 @@ _SIZE = re.compile(r"len\(.*\)|[\w.]+\.(?:ndim|shape(?:\[[^]]*\])?|(?:dim|numel|
 
 
 def expression_at(file: ParsedSource, span: Span) -> cst.BaseExpression | None:
-    """The expression at the span of the break."""
-    return file.at(span, cst.BaseExpression)  # type: ignore[type-abstract]  # `at` only asks `isinstance`
+    """The expression at the span of the break; of a bound of a slice, the whole that is sliced."""
+    found = file.at(span, cst.BaseExpression)  # type: ignore[type-abstract]  # `at` only asks `isinstance`
+    is_bound = found is not None and isinstance(file.parent(found), cst.Slice)
+    sliced = file.enclosing(found, cst.Subscript) if found is not None and is_bound else None
+    return sliced if isinstance(sliced, cst.Subscript) else found
 
 
 def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
