@@ -337,11 +337,13 @@ def g(x, shapes, starts):
     for level in range(2):
         lengths[level] = starts[level + 1] - starts[level] if level == 0 else len(x) - starts[level]
     first, _ = torch.split(x, lengths)
+    x = x[: sum([h * w for h, w in shapes])]
     return first.view(shapes[0][0], shapes[0][1]) * places[0]
 """
 READS = (
     "torch.linspace(0.5, h - 0.5, h, device=x.device)",
     "torch.split(x, lengths)",
+    "x[: sum([h * w for h, w in shapes])]",
     "first.view(shapes[0][0], shapes[0][1])",
 )
 

@@ -96,11 +96,12 @@ def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
     file, function = site.file, site.file.enclosing(site.node, cst.FunctionDef)
     if site.problem.gb_id not in _OF_NUMBERS or not isinstance(function, cst.FunctionDef):
         return
+    inside = f"in `{function.name.value}`, where torch knows them"
     if m.matches(site.node, _READ):
         attribute = cst.ensure_type(cst.ensure_type(site.node, cst.Call).func, cst.Attribute)
         known, tensor = Definition.of_helpers(file, _KNOWN), file.code(attribute.value)
         text = f"{known.name}({tensor}, lambda each: each.{attribute.attr.value}())"
-        title = f"use the numbers of `{tensor}`, where torch knows them"
+        title = f"use the numbers of `{tensor}` {inside}"
         yield Candidate(title, "source", (*known.edits, file.replace(site.node, text)), _WHY)
         return
     read = {each: place for name in _names(file, site.node) for each, place in _sources(file, function, name)}
@@ -111,19 +112,20 @@ def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
         known = Definition.of_helpers(file, _KNOWN)
         edits = [file.replace(each, f"{known.name}({file.code(each)})") for each in chosen]
         texts = ", ".join(dict.fromkeys(f"`{file.code(each)}`" for each in chosen))
-        yield Candidate(f"use the numbers of {texts}, where torch knows them", "source", (*known.edits, *edits), _WHY)
+        yield Candidate(f"use the numbers of {texts} {inside}", "source", (*known.edits, *edits), _WHY)
 
 
 def _names(file: ParsedSource, node: cst.BaseExpression) -> Iterator[cst.Name]:
-    """The names in an expression that may be numbers: not what is called, has attributes, or is sliced."""
+    """The names in an expression that may be numbers: not what is called, has attributes or is sliced, and no index."""
     others = {each for call in file.nodes(cst.Call, node) for each in file.nodes(cst.Name, call.func)}
     others |= {each for attribute in file.nodes(cst.Attribute, node) for each in file.nodes(cst.Name, attribute)}
     for argument in file.nodes(cst.Arg, node):
         if argument.keyword is not None:
             unread = argument if argument.keyword.value in _NO_NUMBERS else argument.keyword
             others |= set(file.nodes(cst.Name, unread))
-    if isinstance(node, cst.Subscript):
-        others |= set(file.nodes(cst.Name, node.value))
+    for subscript in file.nodes(cst.Subscript, node):
+        parts = [subscript.value] if subscript is node else subscript.slice
+        others |= {each for part in parts for each in file.nodes(cst.Name, part)}
     yield from (each for each in file.nodes(cst.Name, node) if each not in others and not _is_constant(each))
 
 
@@ -137,15 +139,13 @@ def _sources(
     """What a name in an expression is read from, each with whether it is read in parts: what a loop goes through, what
     is assigned to the elements of a list, an element, or the name itself.
     """
-    loops: list[cst.For | cst.CompFor] = [*file.nodes(cst.For, function), *file.nodes(cst.CompFor, function)]
-    for loop in loops:
-        if any(each.value == name.value for each in file.nodes(cst.Name, loop.target)):
-            through = loop.iter
-            if m.matches(through, m.Call(m.Name("enumerate"), [m.Arg()])):
-                through = cst.ensure_type(through, cst.Call).args[0].value
-            if isinstance(through, (cst.Name, cst.Attribute, cst.Subscript)):
-                yield through, True
-            return
+    if (loop := _loop_of(file, name)) is not None:
+        through = loop.iter
+        if m.matches(through, m.Call(m.Name("enumerate"), [m.Arg()])):
+            through = cst.ensure_type(through, cst.Call).args[0].value
+        if isinstance(through, (cst.Name, cst.Attribute, cst.Subscript)):
+            yield through, True
+        return
     made = [each for each in file.nodes(cst.Assign, function) if len(each.targets) == 1]
     targets = [(each.targets[0].target, each.value) for each in made]
     elements = [value for target, value in targets if m.matches(target, m.Subscript(m.Name(name.value)))]
@@ -158,6 +158,18 @@ def _sources(
     if not any(_SIZE.fullmatch(file.code(value)) for value in values):
         whole = _with_indices(file, name)
         yield whole, whole is not name
+
+
+def _loop_of(file: ParsedSource, name: cst.Name) -> cst.For | cst.CompFor | None:
+    """The innermost loop around a name that gives it its value."""
+    around: cst.CSTNode | None = file.parent(name)
+    while around is not None and not isinstance(around, cst.FunctionDef):
+        loop = around.for_in if isinstance(around, cst.BaseSimpleComp) else around
+        given = file.nodes(cst.Name, loop.target) if isinstance(loop, (cst.For, cst.CompFor)) else ()
+        if isinstance(loop, (cst.For, cst.CompFor)) and any(each.value == name.value for each in given):
+            return loop
+        around = file.parent(around)
+    return None
 
 
 def _is_number(file: ParsedSource, parameter: cst.Param) -> bool:
