@@ -244,6 +244,26 @@ def _operator(statement: str, found_by: str, before: str = "", calls: str = "") 
     return replace(_change(body, "grid.tolist()", title, found_by, calls, head, compiled=True), gb_id="GB0124")
 
 
+def _placed(body: str, found_by: str) -> Adversary:
+    """A number that is written to the places of a mask."""
+    rows = (
+        "class Rows:\n    def __init__(self):\n        self.seen = []\n\n"
+        "    def __setitem__(self, index, value):\n        self.seen.append(index)\n\n"
+    )
+    marked = body[body.index("torch.where(") : body.index("] = 0")]
+    return _change(f"{body}\nreturn y", marked, "write through the mask", found_by, head=rows)
+
+
+def _sizes(statement: str, found_by: str, result: str = "torch.stack(made)") -> Adversary:
+    """A loop over sizes that the graph makes of constants."""
+    body = (
+        "sizes, made = torch.tensor([[2, 3], [4, 1]]), []\n"
+        f"for h, w in sizes:\n    {statement}\n    made.append(x.sum() * torch.ones(h, w).sum())\nreturn {result}"
+    )
+    made = _change(body, "torch.ones(h, w)", "use the numbers of `sizes`", found_by, compiled=True)
+    return replace(made, gb_id="GB0033")
+
+
 def _message(check: str, found_by: str, text: str = "{n} rows") -> Adversary:
     """A check whose message has a number."""
     lines = "".join(f"    {line}\n" for line in check.splitlines())
@@ -608,6 +628,12 @@ ADVERSARIES = {
         "class Clock:\n    now = 0\n\n    def perf_counter(self):\n        self.now += 1\n        return self.now\n\n\n"
         "time = Clock()\n",
     ),
+    # mask_indices
+    "a mask has no dimensions": _placed("y = x * 2\ny[torch.where(x.sum() > -99)] = 0", "results gradients"),
+    "a mask is shorter than what is written to": _placed("y = x * 2\ny[torch.where(x[:2] > 0)] = 0", "ends"),
+    "what is written to keeps its indices": _placed(
+        "y = Rows()\ny[torch.where(x > 0)] = 0\ny = x * len(y.seen[0])", "results gradients"
+    ),
     # copies
     "a shallow copy is written to": _change(
         "y = copy.copy(x)\ny.add_(1)\nreturn y * 2",
@@ -950,6 +976,10 @@ ADVERSARIES = {
     "an operator reads what the call has changed": _operator(
         "n += SEEN[0]", "results gradients", "SEEN[0] = SEEN[0] % 3 + 1\n"
     ),
+    # known_numbers
+    "a size is written to": _sizes("h += 1", "results", "torch.stack(made), sizes"),
+    "a size is returned": _sizes("n = h * w", "results", "torch.stack(made), n"),
+    "a size is divided in float32": _sizes("made.append(x.sum().double() * (h / 3))", "results gradients"),
     # check_messages
     "a check keeps its message": _message("SEEN.append(text)", "mutations"),
     "a check prints its message": _message("print(text)", "printed"),

@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from dynadiag.fixes.candidate import Candidate, Refusal
+from dynadiag.fixes.edits import apply_edits
 from dynadiag.recording.records import Frame, Span
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
 
@@ -347,12 +349,107 @@ def test_the_side_that_raises_need_not_be_seen_where_nothing_was_written(before:
     assert after.conditions[0].sides == (True, False)
 
 
+SIZES = f"""{HEAD}def f(x, given):
+    shapes = torch.as_tensor([(2, 3), (1, 4)], device=x.device)
+    starts = torch.cat((shapes.new_zeros((1,)), shapes.prod(1).cumsum(0)[:-1]))
+    return g(x, shapes, starts)
+
+
+def g(x, shapes, starts):
+    places, lengths = [], [None] * 2
+    for level, (h, w) in enumerate(shapes):
+        places.append(torch.linspace(0.5, h - 0.5, h, device=x.device)[:, None] * torch.ones(w))
+    for level in range(2):
+        lengths[level] = starts[level + 1] - starts[level] if level == 0 else len(x) - starts[level]
+    first, _ = torch.split(x, lengths)
+    x = x[: sum([h * w for h, w in shapes])]
+    return first.view(shapes[0][0], shapes[0][1]) * places[0]
+"""
+READS = (
+    "torch.linspace(0.5, h - 0.5, h, device=x.device)",
+    "torch.split(x, lengths)",
+    "x[: sum([h * w for h, w in shapes])]",
+    "first.view(shapes[0][0], shapes[0][1])",
+)
+
+
+def _with_numbers(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """The names of the text as a module, with the numbers in place of each tensor that sizes are read from."""
+    found = [each for marked in READS for each in candidates(text, problem_at(text, marked, gb_id="GB0033"), folder)]
+    edits = {edit for each in found if each.title.startswith("use the numbers") for edit in each.edits}
+    return _module(apply_edits({"f.py": text}, edits)["f.py"], monkeypatch, folder)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("dynamic", [None, False])
+def test_numbers_that_the_graph_makes_of_constants_are_known(
+    backend: str, dynamic: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = _with_numbers(SIZES, monkeypatch, tmp_path)["f"]
+    compiled, x = torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic), torch.randn(10)
+    torch.testing.assert_close(compiled(x, None), f(x, None))
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x, None), f(x, None))
+
+
+@pytest.mark.parametrize("marked", ["x[:, n : n + h * w]", "n : n + h * w", "int(h)"])
+def test_sizes_that_a_loop_gives_are_known_where_it_takes_them_from(marked: str, tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}def f(x, sizes):\n    n = 0\n    for level, (h, w) in enumerate(sizes):\n"
+        "        y = x[:, n : n + h * w].view(-1, int(h))\n        n += h * w\n    return y\n"
+    )
+    found = candidates(text, problem_at(text, marked, gb_id="GB0124"), tmp_path)
+    (made,) = changed(text, [each for each in found if each.title.startswith("use the numbers")])
+    assert "in enumerate(_known_numbers(sizes)):\n        y = x[:, n : n + h * w].view(-1, int(h))\n" in made
+
+
+def test_a_mask_that_the_function_makes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"{HEAD}def f(x, mask):\n    if mask is None:\n        mask = torch.ones(x.shape[:1])\n"
+        "    mask = (1.0 - nn.functional.pad(mask, (0, 2))[:, None]) * -9.0\n"
+        "    some = (mask > 0).flatten().any().item()\n    return x * 2 if some else x * 3\n"
+    )
+    found = candidates(text, problem_at(text, "(mask > 0).flatten().any().item()", gb_id="GB0124"), tmp_path)
+    (made,) = changed(text, [each for each in found if each.title.startswith("use the numbers")])
+    f, x, mask = _module(made, monkeypatch, tmp_path)["f"], torch.randn(3), torch.ones(3)
+    graphs = CompileCounter()
+    compiled = torch.compile(f, backend=graphs)
+    assert [torch.equal(compiled(x, None), x * 3), graphs.frame_count] == [True, 1]
+    assert [torch.equal(compiled(x, 2 * mask), x * 2), graphs.frame_count] == [True, 3]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.as_tensor([(2, 3), (1, 4)]) + given",
+        "torch.randint(2, 3, (2, 2))",
+        "torch.as_tensor([(2, 3), (1, 4)]).clone().fill_(2)",
+        "torch.empty((2, 2), dtype=torch.long)\n    shapes[:] = 2",
+        "torch.as_tensor([(2, 3), (1, 4)])\n    shapes[0][1] += given",
+    ],
+)
+def test_other_numbers_stay_a_tensor(made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SIZES.replace("torch.as_tensor([(2, 3), (1, 4)], device=x.device)", made)
+    f, given = _with_numbers(text, monkeypatch, tmp_path)["f"], torch.tensor(0)
+    for mode in (torch.enable_grad, torch.inference_mode):
+        torch._dynamo.reset()
+        graphs = CompileCounter()
+        with mode():
+            x = torch.randn(8)
+            torch.testing.assert_close(torch.compile(f, backend=graphs)(x, given), f(x, given))
+        assert graphs.frame_count > 1
+
+
 def _module(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
-    """The names of the changed text as a module: torch imports modules by their names while it traces."""
-    Path(folder, "grids.py").write_text(changed(text, _as_operator(text, folder))[0])
+    """The names of the text as a module: torch imports modules by their names while it traces."""
+    Path(folder, "grids.py").write_text(text)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "grids", raising=False)
     return vars(importlib.import_module("grids"))
+
+
+def _operator_text(text: str, folder: Path) -> str:
+    return changed(text, _as_operator(text, folder))[0]
 
 
 def _as_operator(text: str, folder: Path) -> list[Candidate]:
@@ -364,7 +461,7 @@ def _as_operator(text: str, folder: Path) -> list[Candidate]:
 def test_a_function_that_cannot_be_traced_is_one_operator(
     backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    space = _module(GRID, monkeypatch, tmp_path)
+    space = _module(_operator_text(GRID, tmp_path), monkeypatch, tmp_path)
     compiled, x = torch.compile(space["f"], backend=backend, fullgraph=True), torch.randn(5, 3, requires_grad=True)
     for grid in ([[2, 3], [4, 2]], [[4, 1], [2, 5]], [[6, 3]]):
         made = compiled(x, torch.tensor(grid))
@@ -388,7 +485,7 @@ def test_a_function_that_cannot_be_traced_is_one_operator(
 def test_what_is_no_operator_is_left_to_a_break(
     old: str, new: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    space = _module(GRID.replace(old, new), monkeypatch, tmp_path)
+    space = _module(_operator_text(GRID.replace(old, new), tmp_path), monkeypatch, tmp_path)
     ids, grid, own = space["GRID"].ids, torch.tensor([[2, 3], [4, 2]]), torch.tensor([[2, 3], [4, 2]])
     with pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(ids, backend="eager", fullgraph=True)(grid, 1)
@@ -401,7 +498,7 @@ def test_what_is_no_operator_is_left_to_a_break(
 
 def test_an_operator_checks_the_sizes_that_torch_was_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = GRID.replace("return torch.cat(found)", "return torch.zeros(7 if self.step == 2 else 8)")
-    space = _module(text, monkeypatch, tmp_path)
+    space = _module(_operator_text(text, tmp_path), monkeypatch, tmp_path)
     compiled, grid = torch.compile(space["GRID"].ids, backend="eager", fullgraph=True), torch.tensor([[2, 3], [4, 2]])
     assert compiled(grid, 1).shape == (7,)
     space["GRID"].step = 3
@@ -499,6 +596,29 @@ WRITES = f"""{HEAD}def f(x, ids, mask):
         x[bad] = -1.0
     return x
 """
+
+
+@pytest.mark.parametrize("mask", ["x.sum(-1) == 0", "x.long()"])
+def test_a_number_is_written_through_the_mask_itself(
+    mask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{HEAD}def f(x):\n    y = x * 2\n    y[torch.where({mask})] = -1.0\n    return y\n"
+    found = candidates(text, problem_at(text, f"torch.where({mask})", gb_id="GB0036"), tmp_path)
+    (made,) = changed(text, [each for each in found if "through the mask" in each.title])
+    f, x = _module(made, monkeypatch, tmp_path)["f"], torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    space: dict[str, Any] = {}
+    exec(text, space)
+    torch.testing.assert_close(torch.compile(f, backend="eager", fullgraph=True)(x), space["f"](x))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("= -1.0", "= x[0]"), ("= -1.0", "+= 1"), ("x > 0)", "x > 0, 1, 0)"), ("x > 0)", "x > 0)[0]")]
+)
+def test_other_writes_to_places_are_left_alone(old: str, new: str, tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x):\n    y = x * 2\n    y[torch.where(x > 0)] = -1.0\n    return y\n".replace(old, new)
+    marked = text[text.index("torch.where(") : text.index(")", text.index("torch.where(")) + 1]
+    found = candidates(text, problem_at(text, marked, gb_id="GB0036"), tmp_path)
+    assert not any("through the mask" in each.title for each in found)
 
 
 def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:

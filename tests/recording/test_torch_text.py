@@ -196,6 +196,7 @@ PATTERNS = {
     "dynadiag/fixes/rewrites/config_lines.py": SOURCE,
     "dynadiag/fixes/rewrites/effects.py": SOURCE,
     "dynadiag/fixes/rewrites/expert_loops.py": SOURCE,
+    "dynadiag/fixes/rewrites/known_numbers.py": SOURCE,
     "dynadiag/fixes/rewrites/library_calls.py": SOURCE,
     "dynadiag/fixes/rewrites/library_properties.py": SOURCE,
     "dynadiag/fixes/rewrites/number_attributes.py": SOURCE,

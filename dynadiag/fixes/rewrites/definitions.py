@@ -38,6 +38,14 @@ class Definition:
         """Define ``name``, or one like it that is free, behind the statement of ``beside``, by a call of the helpers'
         last function. Changes that use the same helpers share them.
         """
+        made, end = cls.of_helpers(file, helpers), file.newline
+        free = file.free_name(name, of=file.statement(beside))
+        definition = file.insert_line(_line_behind(file, beside), f"{end}{end}{free} = {made.name}({arguments}){end}")
+        return cls(free, (*made.edits, definition))
+
+    @classmethod
+    def of_helpers(cls, file: ParsedSource, helpers: Helpers) -> Definition:
+        """Define the helpers behind the imports. The name is that of their last function."""
         names = [file.free_name(each, of=file.module) for each in helpers.names]
         text, end = helpers.text, file.newline
         for old, new in zip(helpers.names, names, strict=True):
@@ -46,10 +54,7 @@ class Definition:
         wanted = [each for each in helpers.imports if each != "torch"]
         imports = [f"import {each}" for each in wanted if "." in each or not file.imports(each)]
         text = ("\n".join([*imports, ""]) + text.replace("    ", file.indent_unit)).replace("\n", end)
-        free = file.free_name(name, of=file.statement(beside))
-        above = file.insert_line(file.after_imports(), text)
-        definition = file.insert_line(_line_behind(file, beside), f"{end}{end}{free} = {names[-1]}({arguments}){end}")
-        return cls(free, (above, definition))
+        return cls(names[-1], (file.insert_line(file.after_imports(), text),))
 
     def before(self, file: ParsedSource, first: cst.BaseStatement, *lines: str) -> tuple[Edit, ...]:
         """The edits after which these lines run in front of the statement ``first`` and the comments above it, where

@@ -1,4 +1,4 @@
-"""A write to the elements of a mask, made only `if mask.any()`: it is made always.
+"""A write to the elements of a mask, made only `if mask.any()`, or through `torch.where(mask)`: it is made always.
 
 Right because a write through a mask without an element writes nothing. The mask must be boolean, as an index of
 integers names elements: where that cannot be read from the function, the branch asks for the dtype first. A value that
@@ -19,6 +19,8 @@ from dynadiag.fixes.rewrites.conditions import Unsuitable
 from dynadiag.fixes.rewrites.side_expressions import check_expression
 
 _WHY = "a write through a mask without an element writes nothing"
+_SAME_PLACES = "a number is written to the same places, and how many they are does not matter"
+_PLACES = m.Call(m.Attribute(m.Name("torch"), m.Name("where")), [m.Arg(m.DoNotCare(), keyword=None)])
 _ANY = m.Call(m.Attribute(m.DoNotCare(), m.Name("any")), args=[])
 _COMPARES = m.Equal() | m.NotEqual() | m.LessThan() | m.LessThanEqual() | m.GreaterThan() | m.GreaterThanEqual()
 _TESTS = ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "bool", "logical_and", "logical_not")
@@ -74,6 +76,23 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
         edit = file.replace(branch.test, f"{name}.dtype == torch.bool or {file.code(branch.test)}")
     title = f"write through `{name}` without asking whether it has an element"
     yield Candidate(title, "source", (edit,), _WHY, conditions, leaves_out_condition=True)
+
+
+def index_candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
+    """A number written to `torch.where(mask)`, the places of a mask: through the mask itself, whose size is known."""
+    file, call = site.file, site.node
+    target = file.enclosing(call, cst.Subscript)
+    above = file.parent(target) if target is not None else None
+    write = file.parent(above) if isinstance(above, cst.AssignTarget) else None
+    function = file.enclosing(call, cst.FunctionDef)
+    if not isinstance(write, cst.Assign) or not isinstance(target, cst.Subscript) or len(write.targets) != 1:
+        return
+    mask = call.args[0].value if m.matches(call, _PLACES) else None
+    whole = file.code(target.slice[0]).strip() == file.code(call) and len(target.slice) == 1
+    if mask is None or not whole or not m.matches(write.value, _NUMBER) or not isinstance(function, cst.FunctionDef):
+        return
+    text = file.code(mask) if _is_boolean(file, mask, function) else f"({file.code(mask)}) != 0"
+    yield Candidate(f"write through the mask `{file.code(mask)}`", "source", (file.replace(call, text),), _SAME_PLACES)
 
 
 def _write(
