@@ -403,6 +403,15 @@ def test_sizes_that_a_loop_gives_are_known_where_it_takes_them_from(marked: str,
     assert "in enumerate(_known_numbers(sizes)):\n        y = x[:, n : n + h * w].view(-1, int(h))\n" in made
 
 
+def test_calls_that_break_one_behind_the_other_are_changed_together(tmp_path: Path) -> None:
+    text = (
+        f"{HEAD}def f(x, h, w):\n    a = torch.arange(0, h) / h\n    b = torch.arange(0, w)\n    return a, x.view(b)\n"
+    )
+    found = candidates(text, problem_at(text, "torch.arange(0, h)", gb_id="GB0033"), tmp_path)
+    (made,) = changed(text, [each for each in found if each.title.startswith("use the numbers")])
+    assert "    a = torch.arange(0, _known_numbers(h)) / h\n    b = torch.arange(0, _known_numbers(w))\n" in made
+
+
 def test_a_mask_that_the_function_makes_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         f"{HEAD}def f(x, mask):\n    if mask is None:\n        mask = torch.ones(x.shape[:1])\n"

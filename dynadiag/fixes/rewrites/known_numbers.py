@@ -104,7 +104,8 @@ def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
         title = f"use the numbers of `{tensor}` {inside}"
         yield Candidate(title, "source", (*known.edits, file.replace(site.node, text)), _WHY)
         return
-    read = {each: place for name in _names(file, site.node) for each, place in _sources(file, function, name)}
+    names = [name for each in _alike(file, function, site.node) for name in _names(file, each)]
+    read = {each: place for name in names for each, place in _sources(file, function, name)}
     chosen = [each for each, in_parts in read.items() if in_parts]
     if not chosen and not m.matches(site.node, _CONVERTED):
         chosen = list(read)
@@ -113,6 +114,13 @@ def candidates(site: Site[cst.BaseExpression]) -> Iterator[Candidate]:
         edits = [file.replace(each, f"{known.name}({file.code(each)})") for each in chosen]
         texts = ", ".join(dict.fromkeys(f"`{file.code(each)}`" for each in chosen))
         yield Candidate(f"use the numbers of {texts} {inside}", "source", (*known.edits, *edits), _WHY)
+
+
+def _alike(file: ParsedSource, function: cst.FunctionDef, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The expression; of a call all calls of the same function here, which break one behind the other."""
+    if not isinstance(node, cst.Call):
+        return [node]
+    return [each for each in file.nodes(cst.Call, function) if file.code(each.func) == file.code(node.func)]
 
 
 def _names(file: ParsedSource, node: cst.BaseExpression) -> Iterator[cst.Name]:
