@@ -76,6 +76,8 @@ def test_each_number_of_a_list_is_checked(tmp_path: Path) -> None:
         ("y = x[0, :, best]", None),
         ("y = x[..., best]", None),
         ("y = x[None, best]", None),
+        ("y = x[:best]", None),
+        ("y = x[0]", None),
         ("del x[best]", None),
     ],
 )

@@ -53,6 +53,8 @@ def _behind(file: ParsedSource, node: cst.Subscript) -> str | None:
         return None
     is_written = isinstance(parent, (cst.AssignTarget, cst.AugAssign)) and parent.target is node
     slices = [isinstance(each, cst.Slice) for each in parts]
+    if all(isinstance(each, cst.Slice) or m.matches(each, _NUMBER) for each in parts):
+        return None
     if not any(slices):
         return "" if is_written else "[0]"
     first, number = slices.index(False), slices.count(False)
