@@ -373,8 +373,8 @@ def _inlined(point: Decision) -> str:
 
 
 def _search_each(search: TrialSearch, base: Plan, kinds: Sequence[str], helped: Outcome) -> DescentResult:
-    """The culprits of several kinds of which each is enough for the failure: those of a kind are searched with the
-    others off. ``helped`` is the outcome with all of them off.
+    """Find the culprits of several kinds, each of which is enough for the failure. Those of one kind are searched with
+    the other kinds off. ``helped`` is the outcome with all of them off.
     """
     found: list[DescentResult] = []
     for name in kinds:

@@ -70,7 +70,7 @@ def _parameters(source: str | None, line: int | None) -> list[str]:
 
 
 def _is_method(function: Function, source: str) -> bool:
-    """Whether a caller gives the first argument by what stands before the dot, whatever the function calls it."""
+    """Whether a class defines the function as a method: its first argument is the object, whatever its name."""
     classes = (each for each in ast.walk(parsed(source) or function) if isinstance(each, ast.ClassDef))
     is_static = any(ast.unparse(each) == "staticmethod" for each in getattr(function, "decorator_list", ()))
     return not is_static and any(function in each.body for each in classes)

@@ -74,7 +74,7 @@ class RecompileCase:
 
     @property
     def is_computed(self) -> bool:
-        """Whether that was computed before a graph break."""
+        """Whether the function had computed what changed before a graph break."""
         return is_from_before_break(self.fact, self.computed)
 
     @property

@@ -105,7 +105,7 @@ def _first_in_block(source: str, line: int) -> int:
 
 
 def _others(compiled: Compile, run: RunRecords) -> Iterator[Compile]:
-    """The compiles of the functions that begin in the middle of this one."""
+    """The compiles of the parts of this function that begin behind a graph break."""
     alike = (each for each in run.compiles if (each.file, each.function) == (compiled.file, compiled.function))
     yield from (each for each in alike if each.line != compiled.line)
 

@@ -89,7 +89,7 @@ def _changed_size(many: bool) -> Needs:
         nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
         option = "" if nested else ", or use `torch.compile(..., dynamic=True)`"
         slots = {**_marks("torch._dynamo.mark_dynamic", _dimensions(facts), case), "option": option}
-        # Of what was computed before a break nothing can be marked, and a marked size must not equal a constant.
+        # A tensor that the function computed before a break cannot be marked, and a marked size may equal no constant.
         only_all = case.is_joined or len(_dimensions(facts)) > _MOST_DIMENSIONS
         return slots if only_all == many else None
 

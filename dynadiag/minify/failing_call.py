@@ -1,4 +1,4 @@
-"""Finds the call of a compiled graph that fails, by at most two more trials of the whole program."""
+"""Finds the failing call of a compiled graph. It takes at most two more trials of the whole program."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ RECORD = (*REPORTED_KINDS, GRAPH_CALLS)  # what each rung reports: a bisection t
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before
 # A proof runs the repro in two fresh interpreters and once at each rung below; the repro is smaller than the program,
 # but its caches are empty. A small budget is shared: without a repro there is nothing to prove.
-# That of a hang waits for a time limit, which is no shorter for a small repro.
+# The proof of a hang waits for a time limit, which a small repro does not shorten.
 _RUNS_OF_PROOF, _SHARE_OF_PROOF, _SHARE_OF_HANG = 3.0, 0.3, 0.5
 # A read of memory that nothing has set shows in one process and not in the next: with simple values it may be right.
 _INPUTS_KEPT = "with simpler inputs the repro does not fail in each process"

@@ -209,7 +209,7 @@ def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> st
 
 
 def _assert_memory(shown: ReproSpec, call: str) -> Iterator[str]:
-    """What the one output and the one input of a call share, or no longer share."""
+    """Assert whether the output and the only input of a call share memory."""
     if shown.returns_one and len(shown.inputs) == 1 and not shown.mutates_inputs:
         apart = "do not share memory" in shown.signature.message
         yield (

@@ -192,7 +192,7 @@ def _ranges(result: str, found_by: str, head: str = "") -> Adversary:
 
 
 def _picked(rest: str, found_by: str, calls: str = _CALL, marked: str = "x[best]") -> Adversary:
-    """A row that the largest sum picks."""
+    """A program that reads the row with the largest sum."""
     body = f"x = x * 1\nbest = x.sum(1).argmax()\n{rest}" if calls == _CALL else f"best = x.sum(1).argmax()\n{rest}"
     return replace(_change(body, marked, "give the index one dimension", found_by, calls), gb_id="GB0033")
 

@@ -38,10 +38,9 @@ from dynadiag.fixes.rewrites import (
     two_functions,
     while_compiling,
 )
-from dynadiag.fixes.rewrites.conditions import assert_at, call_at, if_around, if_or_assert_at
+from dynadiag.fixes.rewrites.conditions import assert_at, call_at, if_around, if_or_assert_at, subscript_at
 from dynadiag.fixes.rewrites.gradient_flags import flag_at
 from dynadiag.fixes.rewrites.outer_contexts import with_at
-from dynadiag.fixes.rewrites.row_ranges import rows_at
 from dynadiag.fixes.rewrites.setups import setup_at
 
 __all__ = ["CATALOGUE"]
@@ -52,8 +51,8 @@ CATALOGUE = (
     Rewrite("requested_breaks", at_break(call_at, requested_breaks.candidates), ("asked.remove",)),
     Rewrite("setups", at_break(setup_at, setups.candidates)),
     Rewrite("expert_loops", at_break(call_at, expert_loops.candidates)),
-    Rewrite("row_ranges", at_break(rows_at, row_ranges.candidates)),
-    Rewrite("number_indices", at_break(number_indices.subscript_at, number_indices.candidates), ("item.index",)),
+    Rewrite("row_ranges", at_break(subscript_at, row_ranges.candidates)),
+    Rewrite("number_indices", at_break(subscript_at, number_indices.candidates), ("item.index",)),
     Rewrite("segment_attention", at_break(call_at, segment_attention.candidates)),
     Rewrite(
         "printing",

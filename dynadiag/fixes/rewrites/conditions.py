@@ -33,6 +33,11 @@ def if_around(file: ParsedSource, span: Span) -> cst.If | cst.IfExp | None:
     return min(holding, key=lambda node: file.range(node.test)[1] - file.range(node.test)[0], default=None)
 
 
+def subscript_at(file: ParsedSource, span: Span) -> cst.Subscript | None:
+    """The subscript at the span of the break."""
+    return file.at(span, cst.Subscript)
+
+
 def call_at(file: ParsedSource, span: Span) -> cst.Call | None:
     """The call at the span of the break."""
     return file.at(span, cst.Call)

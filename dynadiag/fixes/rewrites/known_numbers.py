@@ -186,7 +186,7 @@ def _is_number(file: ParsedSource, parameter: cst.Param) -> bool:
 
 
 def _with_indices(file: ParsedSource, name: cst.Name) -> cst.BaseExpression:
-    """A name with all indices behind it: `shapes[level][0]`."""
+    """Return a name with all indices that follow it: `shapes[level][0]`."""
     whole: cst.BaseExpression = name
     while isinstance(above := file.parent(whole), cst.Subscript) and above.value is whole:
         whole = above

@@ -79,7 +79,7 @@ def candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
 
 
 def index_candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
-    """A number written to `torch.where(mask)`, the places of a mask: through the mask itself, whose size is known."""
+    """Offer `x[mask] = 0` for `x[torch.where(mask)] = 0`: the size of the mask is known."""
     file, call = site.file, site.node
     target = file.enclosing(call, cst.Subscript)
     above = file.parent(target) if target is not None else None

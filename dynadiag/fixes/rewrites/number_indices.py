@@ -13,7 +13,6 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.recording.records import Span
 
 _READ_AS_NUMBER = "GB0033"  # an operator that gives a number made of values
 _WHY = "both have the same values, and the index remains a tensor"
@@ -22,13 +21,8 @@ _NUMBER = m.Index(m.Integer() | m.UnaryOperation(expression=m.Integer()))
 _NEW_DIMENSIONS = m.Index(m.Ellipsis() | m.Name("None"))
 
 
-def subscript_at(file: ParsedSource, span: Span) -> cst.Subscript | None:
-    """The subscript at the span of the break."""
-    return file.at(span, cst.Subscript)
-
-
 def candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
-    """The subscript with indices of one dimension."""
+    """Offer the subscript with indices that have one dimension."""
     file, node = site.file, site.node
     behind = _behind(file, node) if site.problem.gb_id == _READ_AS_NUMBER else None
     if behind is not None:

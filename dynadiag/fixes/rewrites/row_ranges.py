@@ -16,18 +16,12 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.recording.records import Span
 
 _WHY = "a row is treated by itself, and the results of the other rows are left out"
 _SLICE = m.SubscriptElement(m.Slice(lower=m.Name(), upper=m.Name(), step=None))
 _ROWS = m.Subscript(value=m.Name(), slice=[_SLICE])
 _READ = m.SimpleStatementLine([m.Assign([m.AssignTarget(m.Name())], _ROWS)])
 _WRITE = m.SimpleStatementLine([m.Assign([m.AssignTarget(_ROWS)])])
-
-
-def rows_at(file: ParsedSource, span: Span) -> cst.Subscript | None:
-    """The rows that are read at the span of the break."""
-    return file.at(span, cst.Subscript)
 
 
 def candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
