@@ -1,12 +1,17 @@
 """What `dynadiag fix` makes of the 21 offline models of GraphMend's artifact: breaks before and after, and recompiles.
 
     python benchmarks/graphmend_models.py FOLDER [--only REGEX]
+    python benchmarks/graphmend_models.py FOLDER --steps   # then, on a GPU: a warm step without and with the overlay
 
 Made for torch 2.12.1 and transformers 4.52.4, the versions of the artifact (savini98/CGO_AE_GraphMend). Sizes, inputs
 and options of torch.compile are the artifact's: eval mode, no gradient, `dynamic=False`. Rows that share a model there
 share it here, and it is searched once. A break is counted as there: graphs that the backend gets, less one. The
 compiled model is called three times, so a change that makes the second call recompile shows. FOLDER keeps each overlay
 and document; the table is printed.
+
+`--steps` takes the overlays of FOLDER and times T5, Whisper and BART on a GPU with Inductor: with the artifact's small
+sizes, and with the default sizes of the library's configurations. Each time is from a process of its own, without and
+with the overlay in turn.
 """
 
 from __future__ import annotations
@@ -17,10 +22,12 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +70,27 @@ for _ in range(3):
 torch.save(outputs, sys.argv[2])
 print(json.dumps(after))
 """
+_STEP = """
+import statistics, sys, time
+import torch
+from graphmend_models import full_model_and_inputs, model_and_inputs
+
+for build in (model_and_inputs, full_model_and_inputs):
+    torch.manual_seed(0)
+    model, inputs = build(sys.argv[1])
+    model, inputs = model.cuda(), {name: value.cuda() for name, value in inputs.items()}
+    compiled, times = torch.compile(model, dynamic=False), []
+    with torch.no_grad():
+        for _ in range(40):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            compiled(**inputs)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - began)
+    print(1000 * statistics.median(times[10:]))
+    torch._dynamo.reset()
+"""
+_STEP_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +240,30 @@ def model_and_inputs(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     return ROWS[name].build()
 
 
+_FULL = {
+    "t5": ("T5ForConditionalGeneration", "T5Config", "input_ids"),
+    "whisper": ("WhisperForConditionalGeneration", "WhisperConfig", "input_features"),
+    "bart": ("BartForConditionalGeneration", "BartConfig", "input_ids"),
+}
+
+
+def full_model_and_inputs(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A model of the sizes that its configuration has by default, with random weights, for 128 tokens or 30 seconds."""
+    model_name, config, argument = _FULL[name]
+    first = torch.randn(1, 80, 3000) if argument == "input_features" else _ids(low=3, length=128)
+    return _built(model_name, config), {argument: first, "decoder_input_ids": _ids(low=3, length=128)}
+
+
 def main() -> None:
     """Search each model, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument("--steps", action="store_true", help="time the overlays of FOLDER on a GPU")
     args = parser.parse_args()
+    if args.steps:
+        _print_steps(args.folder.absolute(), args.only)
+        return
     args.folder.mkdir(parents=True, exist_ok=True)
     print("| model | rows | breaks before | GraphMend's after | ours after | graphs of call 1, 2, 3 | results |")
     print("|---|---|---|---|---|---|---|")
@@ -262,6 +308,32 @@ def _counted(place: Path, name: str, outputs: str, overlay: str | None = None) -
     done = _run([*words, "counted.py", name, outputs], place, stdout=subprocess.PIPE)
     counts: list[int] = json.loads(done.stdout.splitlines()[-1])
     return counts
+
+
+def _print_steps(folder: Path, only: str) -> None:
+    """Time warm steps of the models of `_FULL`, in milliseconds."""
+    names = list(filter(re.compile(only).search, _FULL))
+    overlays = {name: (None, str(folder / f"{name}.overlay.py")) for name in names}
+    with ThreadPoolExecutor() as pool:  # these fill Inductor's cache; their times are dropped
+        list(pool.map(lambda pair: _steps(*pair), [(name, each) for name in names for each in overlays[name]]))
+    print("| model | sizes | without, ms | with the overlay, ms | ratio |\n|---|---|---|---|---|")
+    for name in names:
+        turns = [[_steps(name, overlay) for overlay in overlays[name]] for _ in range(_STEP_ROUNDS)]
+        for number, sizes in enumerate(("small", "full")):
+            pairs = [(plain[number], changed[number]) for plain, changed in turns]
+            ratio = statistics.median(before / after for before, after in pairs)
+            before, after = map(statistics.median, zip(*pairs, strict=True))
+            print(f"| {name} | {sizes} | {before:.2f} | {after:.2f} | {ratio:.2f} |", flush=True)
+
+
+def _steps(name: str, overlay: str | None) -> list[float]:
+    """The milliseconds of a warm step of the small and the full model, in a fresh process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        (place / "step.py").write_text(_STEP)
+        shutil.copy(Path(__file__), place)
+        words = ["-m", "dynadiag", "run", "--overlay", overlay] if overlay else []
+        return [float(line) for line in _run([*words, "step.py", name], place, stdout=subprocess.PIPE).stdout.split()]
 
 
 def _run(words: list[str], place: Path, **streams: Any) -> subprocess.CompletedProcess[str]:

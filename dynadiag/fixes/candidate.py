@@ -151,8 +151,5 @@ def _importing(candidate: Candidate, sources: Sources) -> Candidate:
             and not file.imports("torch")
             and not all(file.imports_around("torch", each) for each in places)
         ):
-            line = file.insert_line(file.first_import(), f"import torch{file.newline}")
-            here = min((each for each in edits if (each.file, each.end) == (line.file, line.start)), default=None)
-            above = line if here is None else replace(here, text=f"{line.text}{here.text}")
-            edits = (*(each for each in edits if each is not here), above)
+            edits = (*edits, file.insert_line(file.first_import(), f"import torch{file.newline}"))
     return replace(candidate, edits=edits)

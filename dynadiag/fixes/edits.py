@@ -79,7 +79,12 @@ def _in_order(edits: Iterable[Edit], file: str, text: str) -> list[Edit]:
     """The edits of a file in its order. One that puts text around others is an insertion on each side."""
     own = {edit for edit in edits if edit.file == file}
     around = {edit for edit in own if any(_lies_in(other, edit) for other in own)}
-    return sorted([*(own - around), *(part for edit in around for part in _sides(edit, text))])
+    return sorted([*(own - around), *(part for edit in around for part in _sides(edit, text))], key=_place_and_text)
+
+
+def _place_and_text(edit: Edit) -> tuple[int, int, bool, str]:
+    """Of what is inserted at one place, helpers with their imports come before what uses them."""
+    return edit.start, edit.end, not edit.text.lstrip().startswith("import "), edit.text
 
 
 def _lies_in(inner: Edit, outer: Edit) -> bool:

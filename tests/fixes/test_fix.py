@@ -184,7 +184,7 @@ print(step(torch.arange(8.0)).sum())
 def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph(tmp_path: Path) -> None:
     code, document, patch = fix(FORGOTTEN, tmp_path)
     assert (code, document["evidence"]["breaks"]) == (0, [2, 0])
-    assert "leaf_function" in patch.read_text()
+    assert "_in_graph" in patch.read_text()
 
 
 TWO_WAITS = """import time

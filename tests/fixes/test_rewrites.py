@@ -732,9 +732,9 @@ def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph_or_in
 ) -> None:
     text, name = f"{HEAD}def f(x):\n    {function}('long')\n    return x\n", f"_{function.partition('.')[2]}"
     line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
-    leaf = f"@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{function}(*args)\n"
-    within = f"{leaf}@{name}.register_fake\ndef _(*_):\nreturn None\n{name}('long')"
-    assert one(text, f"{function}('long')", tmp_path) == [line, within]
+    after, within = one(text, f"{function}('long')", tmp_path)
+    assert after == line
+    assert within.endswith(f"@_in_graph\ndef {name}(*args):\n{function}(*args)\n{name}('long')")
 
 
 def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path) -> None:
@@ -750,17 +750,17 @@ def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path)
 
 def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
     text = f"{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    log.info('%d', 3)\n    return x\n"
-    assert one(text, "log.info('%d', 3)", tmp_path) == [
+    after, within = one(text, "log.info('%d', 3)", tmp_path)
+    assert after == (
         "@torch.compiler.disable\n"
         "def _log_info(*args):\n"
         "log.info(*args, stacklevel=3)\n"
         "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
-        "_log_info('%d', 3)",
-        "@torch._dynamo.decorators.leaf_function\ndef _log_info(*args):\nlog.info(*args)\n"
-        "@_log_info.register_fake\ndef _(*_):\nreturn None\n_log_info('%d', 3)",
-    ]
+        "_log_info('%d', 3)"
+    )
+    assert within.endswith("@_in_graph\ndef _log_info(*args):\nlog.info(*args)\n_log_info('%d', 3)")
     within, after = one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path)
-    assert "leaf_function\ndef _info():\n" in within
+    assert "@_in_graph\ndef _info():\n" in within
     assert after.startswith("@torch.compiler.disable\ndef _info():\n")
 
 
@@ -777,7 +777,7 @@ def test_a_logger_that_an_object_is_given_is_used_in_the_graph(tmp_path: Path) -
     net = "class A(nn.Module):\n    def __init__(self, log):\n        self.log = log\n\n"
     text = f"{HEAD}{net}    def forward(self, x):\n        self.log.info('%d', 3)\n        return x\n"
     (within,) = one(text, "self.log.info('%d', 3)", tmp_path)
-    assert "leaf_function\ndef _info(self):\n" in within
+    assert "@_in_graph\ndef _info(self):\n" in within
 
 
 def test_a_setting_that_the_program_turns_off_is_turned_on_there(tmp_path: Path) -> None:
@@ -835,10 +835,10 @@ def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path)
     after = "torch._dynamo.config.reorderable_logging_functions.add(note)"
     first, within, later, whole = one(text, "sys.stderr.write(m)", tmp_path)
     assert first == after
-    assert within.startswith("@torch._dynamo.decorators.leaf_function\ndef _write(m):\n")
+    assert within.endswith("@_in_graph\ndef _write(m):\n_write(m)")
     assert later.startswith("@torch.compiler.disable\ndef _write(value_1):\nsys.stderr.write(value_1)\n")
     assert later.endswith("add(_write)\n_write(m)")
-    assert whole == "@torch._dynamo.decorators.leaf_function\n@note.register_fake\ndef _(*_):\nreturn None"
+    assert whole.endswith("return call\n@_in_graph")
     used = one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path)
     assert used == [within, later, whole]
     assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
@@ -851,8 +851,7 @@ def test_a_hook_that_only_notes_is_run_in_the_graph(body: str, tmp_path: Path) -
     text = f"{HEAD}def note(self, m):\n    {body}\n    n = m.sum().item()\n    SEEN.append(n)\n"
     found = candidates(text, problem_at(text, "m.sum().item()"), tmp_path)
     made = changed(text, [each for each in found if each.title == "run `note` in the graph"])
-    leaf, fake = "@torch._dynamo.decorators.leaf_function\n", "\n\n@note.register_fake\ndef _(*_):\n    return None\n"
-    assert made == ([text.replace("def note", f"{leaf}def note") + fake] if body == "self.m = m" else [])
+    assert [each.endswith("\n\n@_in_graph\n" + text[len(HEAD) :]) for each in made] == [True] * (body == "self.m = m")
 
 
 BEHIND = """{head}class A(nn.Module):
@@ -1006,13 +1005,11 @@ KEEPS = f"{HEAD}class A(nn.Module):\n    def forward(self, x):\n        y = x * 
 def test_a_statement_with_an_effect_alone_runs_in_the_graph(tmp_path: Path) -> None:
     text = f"{KEEPS}        return y\n"
     *_, made = changed(text, candidates(text, problem_at(text, "y.sum().item()"), tmp_path))
-    leaf = f"@torch._dynamo.decorators.leaf_function\ndef _append(self, y):\n    {KEPT}\n\n\n"
-    fake = "@_append.register_fake\ndef _(*_):\n    return None\n\n\n"
-    called = f"{KEEPS}        return y\n".replace(KEPT, "_append(self, y)")
-    assert made == called.replace("class A", f"{leaf}{fake}class A")
+    function = f"@_in_graph\ndef _append(self, y):\n    {KEPT}\n\n\n"
+    assert made.endswith(function + text[len(HEAD) :].replace(KEPT, "_append(self, y)"))
     for other in (f"z = {KEPT}", KEPT.replace("append", "step")):
         text = f"{KEEPS}        return y\n".replace(KEPT, other)
-        assert not any("leaf_function" in each for each in one(text, "y.sum().item()", tmp_path))
+        assert not any("_in_graph" in each for each in one(text, "y.sum().item()", tmp_path))
 
 
 def test_a_list_that_grows_is_kept_out_of_the_graph(tmp_path: Path) -> None:
@@ -1153,8 +1150,7 @@ def test_a_message_on_a_condition_is_printed_by_a_function_after_the_graph(tmp_p
     )
     call = "        _warn_if(h.max() > k, h.max().detach(), k)\n"
     assert made == text.replace(body, call).replace("# the net", f"{helper}# the net")
-    assert "@torch._dynamo.decorators.leaf_function\ndef _warn_if(condition, value_1, value_2):\n" in within
-    assert "@_warn_if.register_fake\ndef _(*_):\n    return None\n" in within
+    assert "@_in_graph\ndef _warn_if(condition, value_1, value_2):\n" in within
 
 
 def test_values_that_are_unpacked_from_a_list_stay_tensors(tmp_path: Path) -> None:
@@ -1349,7 +1345,7 @@ def test_a_side_that_computes_and_prints_does_both(tmp_path: Path) -> None:
         "    y = torch.where(condition, y / 2, y)\n    return y\n"
     )
     assert f"@torch.compiler.disable\n{function}torch._dynamo.config.reorderable_logging_functions.add" in later
-    assert f"leaf_function\n{function}@_print_if.register_fake\n" in within
+    assert f"@_in_graph\n{function}" in within
     assert later.endswith(body)
     assert within.endswith(body)
 
@@ -1377,7 +1373,7 @@ def test_effects_on_an_object_are_run_with_it_in_the_graph(tmp_path: Path) -> No
     found = candidates(text, problem_at(text, "x.sum() > 0"), tmp_path)
     (made,) = changed(text, [each for each in found if "what is done on the condition" in each.title])
     lines = "    if condition:\n        self.hits += 1\n        self.log.append(x.sum())\n"
-    assert f"leaf_function\ndef _append_if(condition, self, x):\n{lines}" in made
+    assert f"@_in_graph\ndef _append_if(condition, self, x):\n{lines}" in made
     assert "        _append_if(condition, self, x)\n        x = torch.where(condition, x * 2, x)\n" in made
     read = text.replace("return x", "return x * self.hits")
     assert not any("what is done" in each.title for each in candidates(read, problem_at(read, "x.sum() > 0"), tmp_path))
@@ -1421,7 +1417,7 @@ def test_a_raise_on_a_condition_is_a_function_in_the_graph(tmp_path: Path) -> No
     text = f"{HEAD}class A(nn.Module):\n    def forward(self, h):\n        {body}\n        return h\n"
     made, later = changed(text, candidates(text, problem_at(text, "h.isnan().any()"), tmp_path))
     assert "reorderable_logging_functions.add(_raise_if)" in later
-    assert "@torch._dynamo.decorators.leaf_function\ndef _raise_if(condition, value_1):\n    if condition:\n" in made
+    assert "@_in_graph\ndef _raise_if(condition, value_1):\n    if condition:\n" in made
     assert "        raise ValueError(f'not finite: {value_1}')\n" in made
     assert "        _raise_if(h.isnan().any(), h.max())\n" in made
 
@@ -1745,9 +1741,8 @@ def test_what_is_printed_before_a_size_is_printed_from_within_the_graph_too(tmp_
     line = text[: text.index("print")].count("\n") + 1
     first, second, *_ = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, line)
     assert "_warn" not in first
-    assert second == (
-        "@torch._dynamo.decorators.leaf_function\ndef _warn(*args):\nwarnings.warn(*args)\n"
-        "@_warn.register_fake\ndef _(*_):\nreturn None\n"
+    assert second.endswith(
+        "@_in_graph\ndef _warn(*args):\nwarnings.warn(*args)\n"
         '_warn("a")\ntorch._higher_order_ops.print("rows {}", x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)'
     )
     assert (

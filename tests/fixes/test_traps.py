@@ -141,7 +141,7 @@ def test_a_logger_of_a_function_that_is_inlined_logs_from_within_the_graph(tmp_p
     result = fixed(program("return self.b(half(self.a(x)))", head), tmp_path, runner)
     assert result.evidence is not None
     assert result.evidence.breaks[1] == 0
-    assert "leaf_function" in result.changed["program.py"]
+    assert "_in_graph" in result.changed["program.py"]
 
 
 def test_a_split_further_down_takes_the_place_of_one_before(tmp_path: Path, runner: Runner) -> None:

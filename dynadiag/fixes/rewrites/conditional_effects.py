@@ -14,7 +14,8 @@ from dynadiag.fixes.candidate import Candidate, Condition, Site
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.rewrites.branch_statement import CONDITION, BranchStatement
 from dynadiag.fixes.rewrites.conditions import Unsuitable, condition_text, position_of
-from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, formatted, values_of
+from dynadiag.fixes.rewrites.effect_function import EffectFunction, formatted, values_of
+from dynadiag.fixes.rewrites.effect_ways import AFTER, WITHIN
 from dynadiag.fixes.rewrites.effects import EFFECTS
 from dynadiag.fixes.rewrites.number_attributes import counters
 from dynadiag.fixes.rewrites.printing import prints
@@ -75,7 +76,7 @@ def object_candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
         check_unread(file, made.function, [effect for each in statement.sides for effect in each.effects])
         if "self" in made.arguments:
             name = file.free_name(f"_{name_of(statement)}_if", of=found)
-            edits = made.definition(name, WITHIN), statement.edit(made.call(name, CONDITION))
+            edits = *made.definition(name, WITHIN), statement.edit(made.call(name, CONDITION))
             both = tuple(Condition(file.name, *file.range(test)) for test in statement.tests)
             title = f"run what is done on the condition in a function of its own, which torch {WITHIN.when}"
             yield Candidate(title, "source", edits, _WHY_OBJECT, both)
@@ -201,6 +202,6 @@ def _calls(
         verb = "raise" if what == "raise" else "print"
         title = f"{verb} on the condition in a function of its own, which torch {way.when}"
         why = (_WHY_RAISE if way is WITHIN else _WHY_RAISE_LATER) if what == "raise" else _WHY
-        edits = (made.definition(name, way), written(made.call(name, CONDITION)), *state[0])
+        edits = (*made.definition(name, way), written(made.call(name, CONDITION)), *state[0])
         conditions = both if way is WITHIN else tuple(replace(each, sides=(True, False)) for each in both)
         yield Candidate(title, "source", edits, why, conditions, state[1])

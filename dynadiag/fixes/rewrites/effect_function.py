@@ -9,31 +9,11 @@ import libcst as cst
 
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.conditions import Unsuitable
+from dynadiag.fixes.rewrites.effect_ways import Way
 from dynadiag.fixes.rewrites.numbers import kept, kept_tensor
 from dynadiag.fixes.rewrites.outer_contexts import is_read
 from dynadiag.fixes.rewrites.side_expressions import check_expression
 
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How torch calls the function: the decorator says it, and a line behind the function."""
-
-    when: str
-    decorator: str
-    behind: str
-
-
-# Of a function that is inlined, torch forgets what is to be called after the graph.
-AFTER = Way(
-    "calls after the graph",
-    "@torch.compiler.disable",
-    "torch._dynamo.config.reorderable_logging_functions.add({name})",
-)
-WITHIN = Way(
-    "runs in the graph",
-    "@torch._dynamo.decorators.leaf_function",
-    "@{name}.register_fake{end}def _(*_):{end}{unit}return None",
-)
 _SCOPES = (cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _VARIABLES = (cst.Name, cst.Attribute)  # others may have another value each time
 _Place = tuple[int, int]
@@ -105,16 +85,17 @@ class EffectFunction:
             node, above = above, call
         return node
 
-    def definition(self, name: str, way: Way) -> Edit:
-        """The edit that puts the function above the one that is compiled."""
+    def definition(self, name: str, way: Way) -> tuple[Edit, ...]:
+        """The edits that put the function above the one that is compiled."""
         end, unit = self.file.newline, self.file.indent_unit
         heads = ("if condition:", "else:" if self.sides[0] else "if not condition:") if self.conditional else ()
-        lines = [f"def {name}({', '.join([*(['condition'] if heads else []), *self.arguments])}):"]
+        lines = list[str]()
         for head, statements in zip(heads, self.sides, strict=True) if heads else ():
             lines += [f"{unit}{head}", *(f"{unit * 2}{each}" for each in statements)] if statements else []
         lines += [] if heads else [f"{unit}{each}" for each in self.sides[0]]
-        text = end.join([way.decorator, *lines, "", "", way.behind.format(name=name, end=end, unit=unit), "", "", ""])
-        return self.file.insert_line(self.file.line_above(self.function), text)
+        head = f"def {name}({', '.join([*(['condition'] if heads else []), *self.arguments])}):"
+        text, edits = way.definition(self.file, name, head, *lines)
+        return *edits, self.file.insert_line(self.file.line_above(self.function), f"{text}{end}{end}{end}")
 
     def call(self, name: str, *condition: str) -> str:
         """The call of the function."""

@@ -19,7 +19,8 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable
-from dynadiag.fixes.rewrites.effect_function import AFTER, WITHIN, EffectFunction, read_as_numbers, values_of
+from dynadiag.fixes.rewrites.effect_function import EffectFunction, read_as_numbers, values_of
+from dynadiag.fixes.rewrites.effect_ways import AFTER, WITHIN
 from dynadiag.fixes.rewrites.printing import prints
 
 _WHY = "torch runs the statement as it is, at its place in the graph, and nothing in the function depends on it"
@@ -63,7 +64,7 @@ def _within(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, cal
     if name is not None:
         made = EffectFunction(file, function, conditional=False)
         made.add_whole(0, effect)
-        edits = made.definition(name, WITHIN), file.replace(effect, made.call(name))
+        edits = *made.definition(name, WITHIN), file.replace(effect, made.call(name))
         yield Candidate(f"run `{called}` in the graph, by the function `{name}`", "source", edits, _WHY)
 
 
@@ -74,7 +75,7 @@ def _after(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, call
         made = EffectFunction(file, function, conditional=False)
         made.add(0, effect, values_of(effect))
         if name is not None:
-            edits = made.definition(name, AFTER), file.replace(effect, made.call(name))
+            edits = *made.definition(name, AFTER), file.replace(effect, made.call(name))
             title = f"let torch call `{called}` after the graph, by the function `{name}`"
             yield Candidate(title, "source", edits, _LATER)
 
@@ -103,10 +104,7 @@ def _compiles(file: ParsedSource) -> Iterator[cst.Call]:
 
 def _whole(file: ParsedSource, function: cst.FunctionDef) -> Candidate:
     """The function as it is, with the decorator by which torch runs it in the graph."""
-    name, end, unit = function.name.value, file.newline, file.indent_unit
-    behind = WITHIN.behind.format(name=name, end=end, unit=unit)
-    edits = (
-        file.insert_line(file.line(function), f"{WITHIN.decorator}{end}"),
-        file.insert_line(file.end_line(function) + 1, f"{end}{end}{behind}{end}"),
-    )
+    name = function.name.value
+    decorator, edits = WITHIN.decorated(file)
+    edits = *edits, file.insert_line(file.line(function), f"{decorator}{file.newline}")
     return Candidate(f"run `{name}` in the graph", "source", edits, _WHY_WHOLE)

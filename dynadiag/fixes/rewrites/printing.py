@@ -19,6 +19,7 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.config_lines import logging_line
+from dynadiag.fixes.rewrites.effect_ways import AFTER, COMPILING, WITHIN, Way
 
 _LEVELS = "debug|info|warning|error|critical|exception|warning_once|info_once|warning_advice"  # Transformers has more
 _FUNCTION = re.compile(rf"^(?:print|warnings\.warn|logging\.(?:{_LEVELS}))$")
@@ -84,12 +85,9 @@ def _graph_warning(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
     wanted = "_".join(["", function.rpartition(".")[2], *([kind.lower()] if kind else [])])
     name, end, unit = file.free_name(wanted, of=call), file.newline, file.indent_unit
     given = ", ".join(["*args", *([kind] if kind else [])])
-    made = (
-        f"@torch._dynamo.decorators.leaf_function{end}def {name}(*args):{end}{unit}{function}({given}){end}{end}{end}"
-    )
-    fake = f"@{name}.register_fake{end}def _(*_):{end}{unit}return None{end}{end}{end}"
+    text, edits = WITHIN.definition(file, name, f"def {name}(*args):", f"{unit}{function}({given})")
     called = file.replace(call, f"{name}({file.code(call.args[0].value)})") if kind else file.replace(call.func, name)
-    return file.insert_line(file.line_above(call), f"{made}{fake}"), called
+    return *edits, file.insert_line(file.line_above(call), f"{text}{end}{end}{end}"), called
 
 
 def _category(file: ParsedSource, call: cst.Call) -> str | None:
@@ -136,31 +134,28 @@ def _logger_of(file: ParsedSource, text: str) -> str | None:
 
 def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iterator[Candidate]:
     """A function of the module that logs: torch can call a function, and no method of a logger. It is called after the
-    graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards.
+    graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards. What is logged once
+    is logged while torch compiles.
     """
     named = logger.isidentifier()
     name, end, unit = f"_{logger.lower().strip('_') if named else 'log'}_{level}", file.newline, file.indent_unit
     behind = next(each for each in file.module.body if re.match(rf"{logger}\s*=", file.code(each))) if named else None
 
-    def candidate(title: str, text: str, why: str) -> Candidate:
-        text = text.replace("\n", end)
-        above = file.insert_line(file.line_above(call), f"{text.strip()}{end}{end}{end}")
-        edits = file.insert_line(file.end_line(behind) + 1, text) if behind is not None else above
-        return Candidate(f"{title}, by the function `{name}`", "source", (edits, file.replace(call.func, name)), why)
+    def candidate(way: Way, title: str, more: str, why: str) -> Candidate:
+        line = f"{unit}{logger}.{level}(*args{more})"
+        text, helpers = way.definition(file, name, f"def {name}(*args):", line)
+        above = file.insert_line(file.line_above(call), f"{text}{end}{end}{end}")
+        below = behind and file.insert_line(file.end_line(behind) + 1, f"{end}{end}{text}{end}")
+        edits = *helpers, below or above, file.replace(call.func, name)
+        return Candidate(f"{title}, by the function `{name}`", "source", edits, why)
 
-    head = f"\n\n@torch.compiler.disable\ndef {name}(*args):\n"  # else torch compiles it when it is called
-    line = f"\n\ntorch._dynamo.config.reorderable_logging_functions.add({name})\n"
-    yield candidate(
-        "let torch log after the graph",
-        f"{head}{unit}{logger}.{level}(*args, stacklevel=3)\n{line}",
-        "the same message is logged when the graph has run, in the same order among its like",
-    )
-    fake = f"\n\n@{name}.register_fake\ndef _(*_):\n{unit}return None\n"
-    yield candidate(
-        "let torch log from within the graph",
-        f"\n\n@torch._dynamo.decorators.leaf_function\ndef {name}(*args):\n{unit}{logger}.{level}(*args)\n{fake}",
-        "torch runs the function as it is, at its place in the graph",
-    )
+    if level.endswith("_once"):
+        why = "the message is logged once in a process, and the first call is the one that torch compiles"
+        yield candidate(COMPILING, "let torch log while it compiles", "", why)
+    why = "the same message is logged when the graph has run, in the same order among its like"
+    yield candidate(AFTER, "let torch log after the graph", ", stacklevel=3", why)
+    why = "torch runs the function as it is, at its place in the graph"
+    yield candidate(WITHIN, "let torch log from within the graph", "", why)
 
 
 def _helper(file: ParsedSource, call: cst.Call) -> cst.FunctionDef | None:

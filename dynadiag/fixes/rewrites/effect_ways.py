@@ -1,0 +1,148 @@
+"""How torch calls a function that is made for its effect: after the graph, in it, or while it compiles.
+
+In the graph it is an operator with an effect: each backend keeps its place among the others, and no CUDA graph captures
+it. The function gets tensors without their gradients. Objects are given to it while torch compiles; one that the same
+call has changed before is not, and the call is left to a graph break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.rewrites.definitions import Definition, Helpers
+
+_HELPERS = '''
+
+class _Effects:
+    """The functions that graphs call for their effect, and their calls as torch compiled them, each under a name."""
+
+    given = ()  # the objects among the arguments of the next call
+
+
+def _give_owner(context):
+    """Keep the object that is the local variable `value`; torch calls this while it compiles."""
+    variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
+    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
+    usable = variable.source is not None and not effects.is_modified(variable)
+    _Effects.given += (getattr(variable, "value", None) if usable else None,)
+
+
+@torch.library.custom_op(
+    f"{__name__.replace('.', '_')}::_run_effect",
+    mutates_args=(),
+    schema="(str name, Tensor[] tensors, SymInt[] integers, float[] floats) -> ()",
+    tags=(torch.Tag.cudagraph_unsafe,),
+)
+def _run_effect(name, tensors, integers, floats):
+    getattr(_Effects, name)({"tensor": iter(tensors), "integer": iter(integers), "float": iter(floats)})
+
+
+@_run_effect.register_fake
+def _no_result(name, tensors, integers, floats):
+    return None
+
+
+torch._higher_order_ops.effects._register_effectful_op(
+    _run_effect._opoverload, torch._higher_order_ops.effects._EffectType.ORDERED
+)
+
+
+@torch.compiler.assume_constant_result
+def _name_of_call(key, names, kinds, *values):
+    """The name of a call with these constants; empty where it is not known with which object it is made. Torch calls
+    this while it compiles.
+    """
+    function, given = getattr(_Effects, key), list(_Effects.given)
+    _Effects.given = ()
+    if len(given) != kinds.count("object") or any(each is None for each in given):
+        return ""
+    constants = [given.pop(0) if kind == "object" else value for kind, value in zip(kinds, values)]
+
+    def call(left):
+        arguments = [next(left[kind]) if kind in left else each for kind, each in zip(kinds, constants)]
+        positional = len(arguments) - len(names)
+        function(*arguments[:positional], **dict(zip(names, arguments[positional:])))
+
+    name = f"call_{len(vars(_Effects))}"
+    setattr(_Effects, name, call)
+    return name
+
+
+def _kind(value):
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if value is None or isinstance(value, (bool, str, torch.dtype, torch.device)):
+        return "constant"
+    if isinstance(value, (int, float)):
+        return "integer" if isinstance(value, int) else "float"
+    return "other" if isinstance(value, (list, tuple, dict, set)) else "object"
+
+
+def _in_graph(function):
+    """The function, which returns nothing, called by an operator of the graph, at its place among the others."""
+    key = f"function_{len(vars(_Effects))}"
+    setattr(_Effects, key, function)
+    uncompiled = torch._dynamo.disable(function)
+
+    def call(*arguments, **named):
+        values = (*arguments, *named.values())
+        kinds = tuple([_kind(value) for value in values])
+        for value, kind in zip(values, kinds):
+            if kind == "object":
+                id(value)  # torch guards on the object
+                torch._dynamo.comptime.comptime(_give_owner)
+        constants = [value if kind == "constant" else None for value, kind in zip(values, kinds)]
+        name = "" if "other" in kinds else _name_of_call(key, tuple(named), kinds, *constants)
+        if not name:
+            return uncompiled(*arguments, **named)
+        taken = ("tensor", "integer", "float")
+        held = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
+        _run_effect._opoverload(name, *held)
+
+    return call
+'''
+_NAMES = (
+    "_Effects",
+    "_give_owner",
+    "_name_of_call",
+    "_run_effect",
+    "_no_result",
+    "_kind",
+    "_in_graph",
+)
+_IN_GRAPH = Helpers(_HELPERS, _NAMES, ("torch", "torch._dynamo.comptime"))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How torch calls the function: the decorator says it, and a line behind the function."""
+
+    when: str
+    decorator: str
+    behind: str = ""
+    helpers: Helpers | None = None
+
+    def definition(self, file: ParsedSource, name: str, head: str, *lines: str) -> tuple[str, tuple[Edit, ...]]:
+        """The text of a function of the module, with the decorator, and the edits that the decorator needs."""
+        decorator, edits = self.decorated(file)
+        behind = ["", "", self.behind.format(name=name)] if self.behind else []
+        return file.newline.join([decorator, head, *lines, *behind]), edits
+
+    def decorated(self, file: ParsedSource) -> tuple[str, tuple[Edit, ...]]:
+        """The line of the decorator, and the edits that it needs."""
+        if self.helpers is None:
+            return self.decorator, ()
+        made = Definition.of_helpers(file, self.helpers)
+        return f"@{made.name}", made.edits
+
+
+# Of a function that is inlined, torch forgets what is to be called after the graph.
+AFTER = Way(
+    "calls after the graph",
+    "@torch.compiler.disable",
+    "torch._dynamo.config.reorderable_logging_functions.add({name})",
+)
+WITHIN = Way("runs in the graph", "@_in_graph", helpers=_IN_GRAPH)
+# For what is done once in a process, and with constants alone.
+COMPILING = Way("calls while it compiles", "@torch.compiler.assume_constant_result")
