@@ -24,6 +24,8 @@ _NARROW = 1e-4  # the epsilon of 16-bit types is larger
 _UNITS, _UNITS_NARROW = 16.0, 4.0  # units in the last place that one node may be apart
 _JUMP = 16.0  # times the distance of what a node reads
 _MAX_NODES = 100  # that are listed of a graph
+# Python's operators, by the tensor's methods that torch traces in their place where there is a default device.
+_METHODS = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}
 
 
 def value_differences(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> Iterator[Difference]:
@@ -79,9 +81,10 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
     """The first node that is beyond rounding, or else the first that compiled code stores so, or the first with other
     bits. Compiled code may store other bits in each run of one program: those are no difference.
     """
-    pairs = _matched_nodes(before.nodes_of(calls[0]), after.nodes_of(calls[1]))
+    nodes = after.nodes_of(calls[1])
+    pairs = _matched_nodes(before.nodes_of(calls[0]), nodes)
     apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
-    distances = {new.node: _distance(old.summary, new.summary) for old, new in pairs}
+    distances = _distances(pairs, nodes)
     beyond = [pair for pair in apart if _is_beyond(*pair, distances)]
     if not beyond and (stored := _first_stored(before, after, pairs, distances)) is not None:
         old, new = stored
@@ -107,6 +110,14 @@ def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[Values
         for one, other in apart[:_MAX_NODES]
     )
     return Difference("values", _ids(calls), new.span.file, new.span.line, text, _stage(calls), nodes)
+
+
+def _distances(pairs: Sequence[tuple[NodeValue, NodeValue]], nodes: Sequence[NodeValue]) -> dict[str, float]:
+    """How far each node's value is apart; of a node without a match the furthest of what it reads."""
+    known = {new.node: _distance(old.summary, new.summary) for old, new in pairs}
+    for node in nodes:
+        known.setdefault(node.node, max((known.get(name, 0.0) for name in node.inputs), default=0.0))
+    return known
 
 
 def _first_stored(
@@ -138,11 +149,16 @@ def _node_name(node: NodeValue) -> str:
 
 def _matched_nodes(olds: Sequence[NodeValue], news: Sequence[NodeValue]) -> list[tuple[NodeValue, NodeValue]]:
     """The nodes of both in the order of execution, matched by what they compute: names may differ."""
-    before, after = ([(operator_name(node.op), node.summary.shape) for node in side] for side in (olds, news))
+    before, after = ([(_operation(node), node.summary.shape) for node in side] for side in (olds, news))
     if before == after:
         return list(zip(olds, news, strict=True))
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return [(olds[one.a + step], news[one.b + step]) for one in blocks for step in range(one.size)]
+
+
+def _operation(node: NodeValue) -> str:
+    name = operator_name(node.op).strip("_")
+    return _METHODS.get(name, name)
 
 
 def _is_beyond(old: NodeValue, new: NodeValue, distances: Mapping[str, float]) -> bool:

@@ -25,7 +25,7 @@ def chain(**changes: dict[str, Any]) -> list[NodeValue]:
     """x -> y -> z, with some of the values changed."""
     given = {"x": ("placeholder", ()), "y": ("mul", ("x",)), "z": ("exp", ("y",))}
     return [
-        a_node(index, name, *inputs, op=op, line=index + 1, **({"hash": name} | changes.get(name, {})))
+        a_node(index, name, *inputs, line=index + 1, **({"hash": name, "op": op} | changes.get(name, {})))
         for index, (name, (op, inputs)) in enumerate(given.items())
     ]
 
@@ -53,6 +53,21 @@ def test_other_bits_within_rounding_are_told_as_such() -> None:
     after = chain(y={"hash": "o", "samples": ("1.0000001", "2.0")}, z={"hash": "p"})
     (found,) = differences(recording(*chain()), recording(*after))
     assert found.text.startswith("y (mul) differs, and what it reads does not, within rounding")
+
+
+@pytest.mark.parametrize("op", ["__rtruediv__", "unheard_of"])
+def test_a_node_that_is_named_otherwise_hands_on_how_far_its_inputs_are_apart(op: str) -> None:
+    near = {"hash": "o", "samples": ("1.000001", "2.0")}
+    before = recording(*chain(y={"op": "_operator.truediv"}))
+    after = recording(*chain(x=near, y={**near, "op": op}, z={"hash": "p", "samples": ("1.000005", "2.0")}))
+    (found,) = differences(before, after)
+    assert found.text.startswith("x (placeholder) comes in different, within rounding")
+
+
+def test_python_s_operator_is_the_method_of_a_tensor() -> None:
+    after = chain(y={"op": "div", "hash": "o", "samples": ("1.5", "2.0")}, z={"hash": "p"})
+    (found,) = differences(recording(*chain(y={"op": "_operator.truediv"})), recording(*after))
+    assert found.text.startswith("y (div) differs")
 
 
 @pytest.mark.parametrize(("sample", "is_told"), [("2.5", True), ("2.0000005", False)])
