@@ -34,8 +34,9 @@ def value_differences(before: Recording, after: Recording, pairs: Sequence[Compi
     if tables[0] is None or tables[1] is None:
         return
     for first, second in in_both(pairs):
+        rounding = dict[int, float]()  # by call: how far the values of its forward graph are apart
         for calls in _matched_calls(tables[0], tables[1], first.compile_id, second.compile_id):
-            if (found := _first_difference(tables[0], tables[1], calls)) is not None:
+            if (found := _first_difference(tables[0], tables[1], calls, rounding)) is not None:
                 if calls[0].seed != calls[1].seed:
                     text = f"the random numbers of {second.function} start from other states ({_name(calls[1])})"
                     yield Difference("values", _ids(calls), second.file, second.line, text, _stage(calls))
@@ -77,15 +78,21 @@ def _name(call: ValuesCall) -> str:
     return f"{call.graph}, call {call.call}"
 
 
-def _first_difference(before: ValueTable, after: ValueTable, calls: tuple[ValuesCall, ValuesCall]) -> Difference | None:
+def _first_difference(
+    before: ValueTable, after: ValueTable, calls: tuple[ValuesCall, ValuesCall], rounding: dict[int, float]
+) -> Difference | None:
     """The first node that is beyond rounding, or else the first that compiled code stores so, or the first with other
-    bits. Compiled code may store other bits in each run of one program: those are no difference.
+    bits. Compiled code may store other bits in each run of one program: those are no difference. A backward graph
+    begins with what its forward graph has come to.
     """
     nodes = after.nodes_of(calls[1])
     pairs = _matched_nodes(before.nodes_of(calls[0]), nodes)
     apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
     distances = _distances(pairs, nodes)
-    beyond = [pair for pair in apart if _is_beyond(*pair, distances)]
+    before_it = rounding.get(calls[1].call, 0.0)
+    beyond = [pair for pair in apart if _is_beyond(*pair, distances, before_it)]
+    if not beyond:
+        rounding[calls[1].call] = max(distances.values(), default=0.0)
     if not beyond and (stored := _first_stored(before, after, pairs, distances)) is not None:
         old, new = stored
         by = f" by kernel {kernel}" if (kernel := after.stored[new.index].kernel) else ""
@@ -161,11 +168,11 @@ def _operation(node: NodeValue) -> str:
     return _METHODS.get(name, name)
 
 
-def _is_beyond(old: NodeValue, new: NodeValue, distances: Mapping[str, float]) -> bool:
+def _is_beyond(old: NodeValue, new: NodeValue, distances: Mapping[str, float], before_it: float = 0.0) -> bool:
     """Whether two values are further apart than rounding and what they are computed of explain."""
     eps = max(EPSILON.get(node.summary.dtype, 0.0) for node in (old, new))
     least = (_UNITS_NARROW if eps > _NARROW else _UNITS) * eps
-    read = max((distances.get(name, 0.0) for name in new.inputs), default=0.0)
+    read = max((distances.get(name, 0.0) for name in new.inputs), default=before_it)
     return distances[new.node] > max(least, _JUMP * read)
 
 

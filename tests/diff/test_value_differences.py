@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,21 @@ def test_a_node_that_is_named_otherwise_hands_on_how_far_its_inputs_are_apart(op
     after = recording(*chain(x=near, y={**near, "op": op}, z={"hash": "p", "samples": ("1.000005", "2.0")}))
     (found,) = differences(before, after)
     assert found.text.startswith("x (placeholder) comes in different, within rounding")
+
+
+@pytest.mark.parametrize(("sample", "is_rounding"), [("1.000001", True), ("1.5", False)])
+def test_a_backward_graph_begins_with_the_rounding_of_its_forward_graph(sample: str, is_rounding: bool) -> None:
+    def run(hash_: str, forward: str, backward: str) -> Any:
+        near = {"hash": hash_, "samples": (forward, "2.0")}
+        late = {"hash": hash_, "samples": (backward, "2.0")}
+        forward_nodes = chain(x=near, y=near, z=near)
+        backward_nodes = [replace(each, values_call=1) for each in chain(x=late, y=late, z=late)]
+        calls = a_call(), a_call(1, graph="backward", call=0)
+        return FakeRecording(value_records=(*calls, *forward_nodes, *backward_nodes))
+
+    forward, backward = differences(run("a", "1.0", "1.0"), run("b", sample, "1.000004" if is_rounding else "1.6"))
+    assert [("within rounding" in each.text) for each in (forward, backward)] == [is_rounding, is_rounding]
+    assert "in backward, call" in backward.text
 
 
 def test_python_s_operator_is_the_method_of_a_tensor() -> None:

@@ -577,9 +577,9 @@ ADVERSARIES = {
         "    def counted(self):\n        return self.count\n\n",
     ),
     "a side shows what was changed just before": _object(
-        "self.calls += 1\nif x.sum() > 0:\n    self.count += 1\n    print('call', self.calls)\nreturn x * 2",
+        "self.calls[0] += 1\nif x.sum() > 0:\n    self.count += 1\n    print('call', self.calls[0])\nreturn x * 2",
         "printed",
-        "    calls = 0\n\n",
+        "    calls = [0]\n\n",
     ),
     "the length of what the object keeps is read behind": _object(
         "if x.sum() > 0:\n    self.seen.append(1.0)\nreturn x * len(self.seen)", "results gradients"
@@ -653,7 +653,6 @@ ADVERSARIES = {
         head="WEIGHT = torch.nn.Parameter(torch.ones(3))\n\n",
     ),
     # effects
-    "the list is the function's own": _effect("parts = []\nparts.append(x.sum().item())\nreturn x * parts[0]"),
     "the length is read behind": _effect("SEEN.append(x.sum().item())\nreturn x * len(SEEN)", "results gradients"),
     "what is kept was changed just before": _effect(
         "COUNT[0] += 1\nSEEN.append((COUNT[0], x.sum().item()))\nreturn x * 2", "mutations"

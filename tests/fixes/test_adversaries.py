@@ -27,14 +27,7 @@ from dynadiag.trial.context import TRIAL
 from tests.fixes.adversaries import ADVERSARIES, Adversary
 from tests.fixes.build import candidates, changed, problem_at, project_of, recompile_of
 
-_not_wrong_before = pytest.mark.skipif(torch.__version__ < (2, 12), reason="torch compiles the changed program")
-_with_each = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=_not_wrong_before if name == "the list is the function's own" else ())
-        for name in ADVERSARIES
-    ],
-)
+_with_each = pytest.mark.parametrize("name", ADVERSARIES)
 COMPARED = {"ends", "error", "results", "mutations", "gradients", "random", "printed", "sides"}
 
 
