@@ -89,14 +89,16 @@ class ChangedLoader(SourceFileLoader):
         return compile(self._with_imports_first(ast.parse(made)), self.path, "exec", dont_inherit=True)
 
     def _with_imports_first(self, module: ast.Module) -> ast.Module:
-        """The module with the imports of the changes also at its beginning: decorators may need them.
+        """The module with the imports of the changes at its beginning: decorators may need them.
 
         In the text they stand at its end, so that its lines keep their numbers.
         """
-        body = module.body
-        place = next((number for number, node in enumerate(body) if not _stands_first(node)), len(body))
-        added = [node for change in self._changes if not change.function for node in ast.parse(change.source).body]
-        body[place:place] = [node for node in added if isinstance(node, (ast.Import, ast.ImportFrom))]
+        number = sum(len(ast.parse(change.source).body) for change in self._changes if not change.function)
+        own, added = module.body[: len(module.body) - number], module.body[len(module.body) - number :]
+        place = next((place for place, node in enumerate(own) if not _stands_first(node)), len(own))
+        imports = [node for node in added if isinstance(node, (ast.Import, ast.ImportFrom))]
+        rest = [node for node in added if node not in imports]
+        module.body[:] = [*own[:place], *imports, *own[place:], *rest]
         return module
 
 

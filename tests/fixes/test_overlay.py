@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import importlib
 import inspect
@@ -14,15 +15,19 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynadiag.fixes import overlay_file
+from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.edits import Edit
+from dynadiag.fixes.fix_result import Fix, FixResult
 from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, overlay_text, package_diff
 from dynadiag.fixes.project import Project
 from dynadiag.overlay_runtime import Change, changed_text, functions_in
 from dynadiag.trial.program import Program
+from tests.fixes.build import problem_at
 from tests.fixes.library import SCALE, install_package
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
@@ -108,6 +113,16 @@ def written(project: Project, *edits: Edit) -> types.ModuleType:
     return importlib.import_module("overlay")
 
 
+def test_the_header_has_each_change_with_all_that_it_is_for(project: Project) -> None:
+    problems = [problem_at(SCALE, each, file=NAME) for each in ("y.abs()", "n = y", "return 1")]
+    made = [Candidate("keep it", "source", edits, "a reason") for edits in ((ITEM,), (ITEM,), (HELPER,))]
+    fixes = tuple(Fix(*each) for each in zip(problems, made, strict=True))
+    header = FixResult(fixes, (ITEM, HELPER), {}, None).overlay(project).partition("---")[0]
+    change = "* keep it\n{}  right because a reason\n"
+    lines = ["  for the break in f, line 14\n" * 2, "  for the break in f, line 18\n"]
+    assert "".join(map(change.format, lines)) in header
+
+
 def test_the_functions_of_a_module_have_their_decorators_and_classes() -> None:
     text = "if True:\n    @f\n    def a(): pass\n"
     text += "class C:\n    class D:\n        async def b(self):\n            def c(): pass\n"
@@ -140,7 +155,15 @@ def test_an_import_that_a_decorator_needs_comes_before_it(project: Project, monk
     begin = edit("import torch", "import functools\nimport torch", text)
     extra = edit("    def extra(self)", "    @functools.cache\n    def extra(self)", text)
     written(project, begin, extra)
+    imported, real = [], builtins.__import__
+
+    def noted(name: str, globals_: Any = None, *rest: Any) -> types.ModuleType:
+        imported.append((name, (globals_ or {}).get("__name__")))
+        return real(name, globals_, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", noted)
     scale = importlib.import_module("fakelib.scale")
+    assert imported.count(("functools", "fakelib.scale")) == 1
     assert scale.Scale.extra.cache_info().hits == 0
     assert scale.__doc__ == "What it does."
     assert inspect.findsource(scale.Scale)[1] == text.splitlines().index("class Scale(nn.Module):")
