@@ -915,7 +915,7 @@ ADVERSARIES = {
         "if x.shape[0] > 4:\n    OWN.warning('many')\nreturn x * 2",
     ),
     # row_ranges
-    "rows are looked at together": _ranges("rows - rows.sum(0)", "results gradients"),
+    "rows are looked at together": _ranges("rows - rows.sum(0)", "results"),
     "rows draw random numbers": _ranges("torch.nn.functional.dropout(rows)", "results gradients random"),
     "rows are counted": _ranges(
         "count(rows)",

@@ -104,13 +104,16 @@ ATTENTION = f"""{HEAD}def f(q, k, v, bounds, attend):
 """
 EXPERTS = f"""{HEAD}def f(x, weights, index, experts):
     mask = torch.nn.functional.one_hot(index, num_classes=4).permute(2, 1, 0)
+    # Which experts have tokens.
     hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
     out = torch.zeros_like(x)
     for e in hit:
+        # It has one element.
         e = e[0]
+        # Its tokens.
         choice, token = torch.where(mask[e])
         state = experts[e](x[None, token].reshape(-1, 4))
-        out[token] += state * weights[token, choice, None]
+        out.index_add_(0, token, state * weights[token, choice, None])
     return out
 """
 SETUP = f"""{HEAD}def setup(model):
@@ -155,18 +158,33 @@ def test_segments_of_another_form_stay(other: str, tmp_path: Path) -> None:
 
 
 def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
+    """A token may choose an expert twice, and an infinite one leaves the gradient of other experts finite."""
     (text,) = changed(EXPERTS, candidates(EXPERTS, problem_at(EXPERTS, "torch.where(mask[e])"), tmp_path)[:1])
-    made: list[dict[str, Any]] = [{}, {}]
-    exec(text, made[0])
-    exec(EXPERTS, made[1])
-    experts = [torch.nn.Linear(4, 4) for _ in range(4)]
-    x, index = torch.randn(5, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 1]])
-    results = [each["f"](x, torch.rand(5, 2, generator=torch.manual_seed(0)), index, experts) for each in made]
-    torch.testing.assert_close(*results)
-    for other in (("return out", "return out, hit"), ("out[token] +=", "out[choice] =")):
-        text = EXPERTS.replace(*other)
-        found = candidates(text, problem_at(text, "torch.where(mask[e])"), tmp_path)
-        assert not any("expert" in each.title for each in found)
+    assert [line.strip() for line in text.splitlines() if "#" in line] == ["# Its tokens."]
+    x, index = torch.randn(6, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 0], [2, 3]])
+    x[5, 2] = float("inf")
+    results = []
+    for source in (EXPERTS, text):
+        space: dict[str, Any] = {}
+        exec(source, space)
+        experts = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+        for number, each in enumerate(experts.parameters()):
+            torch.nn.init.normal_(each, generator=torch.manual_seed(number))
+        out = space["f"](x, torch.rand(6, 2, generator=torch.manual_seed(0)), index, experts)
+        out.sum().backward()
+        results.append([out, *(each.grad for each in experts.parameters())])
+    torch.testing.assert_close(*results, equal_nan=True)
+    assert results[0][1].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("return out", "return out, hit"), ("out.index_add_(0, token,", "out.index_add_(0, choice,")],
+)
+def test_a_loop_that_does_more_with_the_tokens_of_an_expert_stays(text: str, other: str, tmp_path: Path) -> None:
+    source = EXPERTS.replace(text, other)
+    found = candidates(source, problem_at(source, "torch.where(mask[e])"), tmp_path)
+    assert not any("expert" in each.title for each in found)
 
 
 RANGES = f"""{HEAD}def f(x, ends, weights):
@@ -189,7 +207,11 @@ def test_rows_between_bounds_are_kept_of_all_rows(tmp_path: Path) -> None:
     torch._dynamo.reset()
     made[0]["f"] = torch.compile(made[0]["f"], backend="eager", fullgraph=True)
     for ends in ([0, 2, 2, 5], [0, 0, 4, 9], [1, 3, 3, 3]):
-        results = [each["f"](torch.arange(20.0).view(5, 4), torch.tensor(ends), torch.ones(3, 4, 3)) for each in made]
+        results = []
+        for each in made:  # an infinite row leaves the gradient of other weights finite
+            x, weights = torch.arange(20.0).view(5, 4), torch.ones(3, 4, 3, requires_grad=True)
+            out = each["f"](x.where(x < 17, float("inf")), torch.tensor(ends), weights)
+            results.append([out, *torch.autograd.grad(out.sum(), weights)])
         torch.testing.assert_close(*results)
     for other in (
         ("return out", "return out, start"),
