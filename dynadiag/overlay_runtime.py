@@ -153,8 +153,14 @@ def functions_in(text: str) -> Iterator[tuple[str, int, int, str]]:
                 nodes.append((prefix, child))
 
 
-def install(changes: Sequence[Change]) -> None:
-    """Put the changes in place when their modules are imported. What is imported already is left as it is."""
+def install(changes: Sequence[Change], torch: str) -> None:
+    """Put the changes in place when their modules are imported. What is imported already is left as it is, and so is
+    all with another torch than they were proved for: ``torch`` is its version without the patch level.
+    """
+    if (found := torch_version()) != torch:
+        text = f"overlay: nothing is changed: the changes were proved for torch {torch}, and this is {found}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return
     by_module: dict[str, list[Change]] = {}
     for change in changes:
         by_module.setdefault(change.module, []).append(change)
@@ -166,3 +172,11 @@ def install(changes: Sequence[Change]) -> None:
         return ChangedLoader(name, path, by_module[name])
 
     sys.meta_path.insert(0, LibraryFinder(dict.fromkeys(by_module, loader)))
+
+
+def torch_version() -> str:
+    """The version of the installed torch, such as 2.13: what changes use of it may differ in another one."""
+    try:
+        return ".".join(importlib.metadata.version("torch").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

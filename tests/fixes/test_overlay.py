@@ -169,6 +169,15 @@ def test_an_import_that_a_decorator_needs_comes_before_it(project: Project, monk
     assert inspect.findsource(scale.Scale)[1] == text.splitlines().index("class Scale(nn.Module):")
 
 
+def test_with_another_torch_nothing_is_changed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes use names that torch keeps to itself, and another torch may not have them."""
+    monkeypatch.syspath_prepend(str(project.root))
+    monkeypatch.setattr("dynadiag.overlay_runtime.torch_version", lambda: "1.9")
+    with pytest.warns(RuntimeWarning, match=r"proved for torch 1\.9, and this is 2"):
+        written(project, ITEM)
+    assert ".item()" in inspect.getsource(importlib.import_module("fakelib.scale").Scale.forward)
+
+
 @pytest.mark.parametrize("what", ["version", "source", "imported"])
 def test_what_does_not_fit_is_left_as_it_is(project: Project, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.syspath_prepend(str(project.root))
