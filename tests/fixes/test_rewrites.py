@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import importlib
 import random
 import sys
@@ -529,6 +530,20 @@ def test_what_is_no_operator_is_left_to_a_break(
     assert torch.equal(grid, own)
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("write", ["grid.add_(1)", "(grid.add_(1) + 0)", "torch.add(grid, 1, out=grid)"])
+def test_what_the_call_writes_to_is_written_once(
+    write: str, mode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """To know the values of a tensor torch computes it while it compiles."""
+    text = _operator_text(GRID.replace("GRID.ids(grid, 1)", f"GRID.ids({write}, 1)"), tmp_path)
+    f = _module(text, monkeypatch, tmp_path)["f"]
+    x, grids = torch.randn(5, 3), [torch.tensor([[2, 3], [4, 2]]) for _ in range(2)]
+    with mode():
+        torch.testing.assert_close(torch.compile(f, backend="eager")(x, grids[0]), f(x, grids[1]))
+    assert torch.equal(*grids)
+
+
 def test_an_operator_checks_the_sizes_that_torch_was_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = GRID.replace("return torch.cat(found)", "return torch.zeros(7 if self.step == 2 else 8)")
     space = _module(_operator_text(text, tmp_path), monkeypatch, tmp_path)
@@ -620,6 +635,38 @@ def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: P
             config.rate = rate
         torch.testing.assert_close(compiled(x, configs[0]), space["f"](x, configs[1]))
         assert vars(configs[0]) == vars(configs[1])
+
+
+class Form(enum.Enum):
+    WIDE = 1
+
+
+@pytest.mark.parametrize("held", [torch.ones(2), {1, 2}, len, int, Form.WIDE, "itself", {"deep": [{3}]}], ids=str)
+def test_an_object_that_holds_more_than_constants_is_left_to_a_break(held: Any, tmp_path: Path) -> None:
+    """Other programs of an overlay have other objects: a configuration with a set or a class."""
+    found = candidates(CONFIGURATION, problem_at(CONFIGURATION, "copy.deepcopy(self)"), tmp_path)
+    for each in [each for each in found if "while torch compiles" in each.title]:
+        torch._dynamo.reset()
+        space: dict[str, Any] = {}
+        exec(changed(CONFIGURATION, [each])[0], space)
+        config, x = space["Config"](), torch.ones(2)
+        config.held = config if held == "itself" else held
+        compiled = torch.compile(space["f"], backend="eager")
+        for layers in (2, 5):
+            config.decoder_layers = layers
+            torch.testing.assert_close(compiled(x, config), space["f"](x, config))
+
+
+def test_a_function_that_gets_a_tensor_is_left_to_a_break(tmp_path: Path) -> None:
+    """torch guards on no value of a tensor."""
+    text = CONFIGURATION.replace("config.decoder(3)", "config.decoder(x.sum())")
+    found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
+    (whole,) = (each for each in found if each.title == "call `decoder` while torch compiles")
+    space: dict[str, Any] = {}
+    exec(changed(text, [whole])[0], space)
+    compiled, config = torch.compile(space["f"], backend="eager"), space["Config"]()
+    for x in (torch.ones(2), torch.zeros(2)):
+        torch.testing.assert_close(compiled(x, config), space["f"](x, config))
 
 
 WRITES = f"""{HEAD}def f(x, ids, mask):
