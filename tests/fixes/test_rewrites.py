@@ -701,6 +701,49 @@ def test_other_writes_to_places_are_left_alone(old: str, new: str, tmp_path: Pat
     assert not any("through the mask" in each.title for each in found)
 
 
+MASK_COPY = f"""{HEAD}def f(x, y, mask: torch.BoolTensor):
+    out = x * 1
+    out[mask.view(len(x), -1)] = y[mask.view(len(x), -1)]
+    return out
+"""
+
+
+def _mask_copy(text: str, folder: Path) -> list[str]:
+    found = candidates(text, problem_at(text, text[text.index("= y[") + 2 : text.index("\n    return")]), folder)
+    return changed(text, [each for each in found if "copy through" in each.title])
+
+
+def test_a_tensor_is_copied_through_a_mask_in_one_graph(tmp_path: Path) -> None:
+    (made,) = _mask_copy(MASK_COPY, tmp_path)
+    spaces: list[dict[str, Any]] = [{}, {}]
+    for space, text in zip(spaces, (MASK_COPY, made), strict=True):
+        exec(text, space)
+    compiled = torch.compile(spaces[1]["f"], backend="eager", fullgraph=True)
+    for chance in (0.5, -1, 2):
+        for sizes in ((2, 3), (2, 3, 2)):
+            mask, given, results = torch.rand(2, 3) < chance, torch.randn(2, *sizes), []
+            given[1, 0, 0] = float("nan")
+            for f in (spaces[0]["f"], compiled):
+                x, y = (each.clone().requires_grad_() for each in given)
+                out = f(x, y, mask)
+                results.append([out, *torch.autograd.grad(out.sum(), (x, y), allow_unused=True)])
+            torch.testing.assert_close(*results, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (": torch.BoolTensor", ""),
+        ("= y[mask.view(len(x), -1)]", "= y[mask]"),
+        ("mask.view(len(x), -1)", "mask[0]"),
+        ("mask.view(len(x), -1)", "0, mask"),
+        ("mask.view(len(x), -1)", ":2"),
+    ],
+)
+def test_a_copy_through_another_index_stays(old: str, new: str, tmp_path: Path) -> None:
+    assert _mask_copy(MASK_COPY.replace(old, new), tmp_path) == []
+
+
 def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:
     (write,) = (each for each in candidates(WRITES, problem_at(WRITES, "bad.any()"), tmp_path) if "write" in each.title)
     (text,) = changed(WRITES, [write])
