@@ -701,6 +701,21 @@ def test_other_writes_to_places_are_left_alone(old: str, new: str, tmp_path: Pat
     assert not any("through the mask" in each.title for each in found)
 
 
+SPLINE = f"""{HEAD}def f(x, y):
+    inside = x > 0
+    out, more = x * 1, x * 2
+    out[~inside] = y[~inside]
+    out[inside], more[inside] = 1.0, 2.0
+    return out
+"""
+
+
+def test_an_index_of_what_is_written_to_binds_no_name(tmp_path: Path) -> None:
+    (made,) = _mask_copy(SPLINE.replace("\n    out[inside],", "\n    return\n    out[inside],"), tmp_path)
+    assert "mask = ~inside\n    out.copy_(torch.where(mask[(" in made
+    assert _mask_copy(SPLINE.replace("out[inside], more[inside] =", "return\n    inside, more ="), tmp_path) == []
+
+
 MASK_COPY = f"""{HEAD}def f(x, y, mask: torch.BoolTensor):
     out = x * 1
     out[mask.view(len(x), -1)] = y[mask.view(len(x), -1)]

@@ -118,12 +118,15 @@ def copy_candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
     index, (x, y) = target.slice[0].slice, (file.code(each.value) for each in (target, value))
     if not isinstance(index, cst.Index) or file.code(index) != file.code(value.slice[0].slice):
         return
-    mask = file.code(index.value)
     if not _is_boolean(file, index.value, function) and not _is_said_to_be(file, index.value, function):
         return
-    wide = f"{mask}.reshape(*{mask}.shape, *[1] * ({x}.dim() - {mask}.dim()))"
-    edit = file.replace(assign, f"{x}.copy_(torch.where({wide}, {y}, {x}))")
-    yield Candidate(f"copy through the mask `{mask}` with `torch.where`", "source", (edit,), _SAME_ELEMENTS)
+    text, named, mask = file.code(index.value), "", file.code(index.value)
+    if not isinstance(index.value, cst.Name):
+        mask = file.free_name("mask", inside=function)
+        named = f"{mask} = {text}{file.newline}{file.indent(assign)}"
+    wide = f"{mask}[(..., *[None] * ({x}.dim() - {mask}.dim()))]"
+    edit = file.replace(assign, f"{named}{x}.copy_(torch.where({wide}, {y}, {x}))")
+    yield Candidate(f"copy through the mask `{text}` with `torch.where`", "source", (edit,), _SAME_ELEMENTS)
 
 
 def _is_said_to_be(file: ParsedSource, mask: cst.BaseExpression, function: cst.FunctionDef) -> bool:
@@ -178,8 +181,13 @@ def _is_boolean(file: ParsedSource, mask: cst.BaseExpression, function: cst.Func
 def _bound(file: ParsedSource, node: cst.CSTNode) -> Iterator[cst.Name]:
     """The names that a node binds in another way than by an assignment to a name alone."""
     if isinstance(node, (cst.Param, cst.AsName)):
-        yield from file.nodes(cst.Name, node.name)
+        target: cst.CSTNode = node.name
     elif isinstance(node, (cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor)):
-        yield from file.nodes(cst.Name, node.target)
+        target = node.target
     elif isinstance(file.parent(node), cst.AssignTarget):
-        yield from file.nodes(cst.Name, node)
+        target = node
+    else:
+        return
+    parts = [each for kind in (cst.Subscript, cst.Attribute) for each in file.nodes(kind, target)]
+    unbound = {name for each in parts for name in file.nodes(cst.Name, each)}
+    yield from (name for name in file.nodes(cst.Name, target) if name not in unbound)
