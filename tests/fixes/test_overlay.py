@@ -270,6 +270,18 @@ def test_fix_proves_a_change_of_a_package_and_run_uses_it(project: Project) -> N
     assert dynadiag("run", "--overlay", "missing.py", "program.py").returncode == 2
 
 
+@pytest.mark.parametrize("printed", ["out.shape", "os.getpid()"])
+def test_the_unchanged_program_runs_again_only_where_what_it_prints_differs(project: Project, printed: str) -> None:
+    """Trials begin at the first compiled call, where only packages are changed, and print less than a whole run."""
+    (project.root / "program.py").write_text(f"import os\n{PROGRAM}print({printed})\n")
+    environment = {**os.environ, "PYTHONPATH": str(project.path(NAME).parents[1])}
+    command = [*DYNADIAG, "fix", "--overlay", "overlay.py", "program.py"]
+    done = subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    again = [line for line in done.stderr.splitlines() if "as written, again" in line or "as written, in a" in line]
+    assert len(again) == (2 if "pid" in printed else 0)
+
+
 def test_a_change_for_what_breaks_behind_another_break_alone_is_left_out(project: Project) -> None:
     project.path(NAME).write_text(SET_UP)
     environment = {**os.environ, "PYTHONPATH": str(project.path(NAME).parents[1])}
