@@ -618,6 +618,18 @@ def test_a_copy_of_an_object_is_made_while_torch_compiles(tmp_path: Path) -> Non
     torch.testing.assert_close(compiled(x, config), space["f"](x, config))
 
 
+def test_one_import_binds_torch_where_helpers_need_a_module_of_it(tmp_path: Path) -> None:
+    text = CONFIGURATION.removeprefix(HEAD)
+    found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
+    (copied,) = (each for each in found if each.title.startswith("copy the object"))
+    (made,) = changed(text, [copied])
+    assert [line for line in made.splitlines() if line.startswith("import ")] == [
+        "import copy",
+        "import torch._dynamo.comptime",
+    ]
+    assert "made = _deepcopy(self) if torch.compiler.is_dynamo_compiling() else copy.deepcopy(self)\n" in made
+
+
 def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: Path) -> None:
     text = CONFIGURATION.replace("    first, second", "    config.decoder_layers = 9\n    first, second")
     text = text.replace(

@@ -6,7 +6,8 @@ sizes. While it compiles, the function runs on the arguments, and on smaller and
 same is a constant, one that is always that of an argument is that size, and any other becomes a symbol. Where a later
 call has others, the operator raises, and makes nothing of a wrong size. A function that takes other tensors than whole
 numbers, that writes to its arguments, whose results share memory with them or have gradients, is left to a graph break:
-what a model computes belongs into the graph.
+what a model computes belongs into the graph. So is one whose arguments the call has written to: torch computes them
+while it compiles, and would write twice.
 """
 
 from __future__ import annotations

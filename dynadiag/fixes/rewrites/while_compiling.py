@@ -136,7 +136,8 @@ def object_copies(site: Site[cst.Call]) -> Iterator[Candidate]:
     copier = file.code(call.func)
     made = while_compiling(file, f"_{copier.rpartition('.')[2]}", copier, function)
     title = f"copy the object with `{copier}` while torch compiles"
-    text = f"({made.name}({file.code(call.args[0].value)}) if {TRACED} else {file.code(call)})"
+    text = f"{made.name}({file.code(call.args[0].value)}) if {TRACED} else {file.code(call)}"
+    text = text if isinstance(file.parent(call), (cst.Assign, cst.Return)) else f"({text})"
     yield Candidate(title, "source", (*made.edits, file.replace(call, text)), _COPY_WHY)
     given, body = _parameters(function), body_of(function)
     if given is None or not body or not _only_returns(file, function):
