@@ -89,14 +89,16 @@ class ChangedLoader(SourceFileLoader):
         return compile(self._with_imports_first(ast.parse(made)), self.path, "exec", dont_inherit=True)
 
     def _with_imports_first(self, module: ast.Module) -> ast.Module:
-        """The module with the imports of the changes also at its beginning: decorators may need them.
+        """The module with the imports of the changes at its beginning: decorators may need them.
 
         In the text they stand at its end, so that its lines keep their numbers.
         """
-        body = module.body
-        place = next((number for number, node in enumerate(body) if not _stands_first(node)), len(body))
-        added = [node for change in self._changes if not change.function for node in ast.parse(change.source).body]
-        body[place:place] = [node for node in added if isinstance(node, (ast.Import, ast.ImportFrom))]
+        number = sum(len(ast.parse(change.source).body) for change in self._changes if not change.function)
+        own, added = module.body[: len(module.body) - number], module.body[len(module.body) - number :]
+        place = next((place for place, node in enumerate(own) if not _stands_first(node)), len(own))
+        imports = [node for node in added if isinstance(node, (ast.Import, ast.ImportFrom))]
+        rest = [node for node in added if node not in imports]
+        module.body[:] = [*own[:place], *imports, *own[place:], *rest]
         return module
 
 
@@ -151,8 +153,14 @@ def functions_in(text: str) -> Iterator[tuple[str, int, int, str]]:
                 nodes.append((prefix, child))
 
 
-def install(changes: Sequence[Change]) -> None:
-    """Put the changes in place when their modules are imported. What is imported already is left as it is."""
+def install(changes: Sequence[Change], torch: str) -> None:
+    """Put the changes in place when their modules are imported. What is imported already is left as it is, and so is
+    all with another torch than they were proved for: ``torch`` is its version without the patch level.
+    """
+    if (found := torch_version()) != torch:
+        text = f"overlay: nothing is changed: the changes were proved for torch {torch}, and this is {found}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return
     by_module: dict[str, list[Change]] = {}
     for change in changes:
         by_module.setdefault(change.module, []).append(change)
@@ -164,3 +172,11 @@ def install(changes: Sequence[Change]) -> None:
         return ChangedLoader(name, path, by_module[name])
 
     sys.meta_path.insert(0, LibraryFinder(dict.fromkeys(by_module, loader)))
+
+
+def torch_version() -> str:
+    """The version of the installed torch, such as 2.13: what changes use of it may differ in another one."""
+    try:
+        return ".".join(importlib.metadata.version("torch").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

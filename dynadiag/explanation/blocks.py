@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard, TypeVar
 
 from dynadiag.explanation.branches import called_name
-from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.explanation.identity import enclosing_function, parsed, walked
 from dynadiag.recording.records import Span
 
 __all__ = [
@@ -273,8 +273,7 @@ def is_iterated(source: str | None, span: Span) -> bool:
 
 def _nodes(source: str | None, kind: type[_Node]) -> list[_Node]:
     """The nodes of a kind in a source, none where there is no source or it cannot be parsed."""
-    tree = None if source is None else parsed(source)
-    return [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
+    return [node for node in walked(source) if isinstance(node, kind)]
 
 
 def _conditions(source: str | None, span: Span) -> list[ast.expr]:
@@ -284,8 +283,8 @@ def _conditions(source: str | None, span: Span) -> list[ast.expr]:
 
 def _expressions(source: str | None, span: Span, part: Callable[[ast.AST], ast.expr | None]) -> list[ast.expr]:
     """Those of the expressions that ``part`` takes of nodes which hold a place."""
-    tree = None if source is None or span.line is None or span.column is None else parsed(source)
-    parts = (expression for node in ast.walk(tree) if (expression := part(node)) is not None) if tree else ()
+    known = span.line is not None and span.column is not None
+    parts = (expression for node in walked(source if known else None) if (expression := part(node)) is not None)
     at = (span.line or 0, span.column or 0)
     return [
         each

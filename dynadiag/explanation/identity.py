@@ -118,6 +118,13 @@ def parsed(source: str) -> ast.Module | None:
     return None
 
 
+@lru_cache(maxsize=16)
+def walked(source: str | None) -> tuple[ast.AST, ...]:
+    """All nodes of a file as `ast.walk` goes through them; none where it is not known or cannot be parsed."""
+    tree = None if source is None else parsed(source)
+    return tuple(ast.walk(tree)) if tree is not None else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _FileIndex:
     """The lines of a file, and its statements and functions with the first and the last line of each.
@@ -146,10 +153,9 @@ class _FileIndex:
 
 @lru_cache(maxsize=16)
 def _file_index(source: str) -> _FileIndex | None:
-    tree = parsed(source)
-    if tree is None:
+    nodes = walked(source)
+    if not nodes:
         return None
-    nodes = list(ast.walk(tree))
     functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
     return _FileIndex(
         lines=source.split("\n"),

@@ -144,7 +144,8 @@ class Rewrite:
 
 def _importing(candidate: Candidate, sources: Sources) -> Candidate:
     edits, using = candidate.edits, [edit for edit in candidate.edits if "torch." in edit.text]
-    for name in sorted({edit.file for edit in using}):
+    bound = {edit.file for edit in edits if "import torch._dynamo" in edit.text}  # which binds `torch`, too
+    for name in sorted({edit.file for edit in using} - bound):
         file, places = sources.file(name), [edit.start for edit in using if edit.file == name]
         if (
             file is not None

@@ -206,6 +206,17 @@ class ParsedSource:
         end = self._line_starts[min(self._ranges[last].end.line, len(self._line_starts) - 1)]
         return Edit(self.name, self._line_starts[self.line(first) - 1], end, text)
 
+    def remove(self, line: cst.SimpleStatementLine) -> Edit:
+        """The edit that takes a statement away, with the comments right above it, which are about it."""
+        block, text = self.parent(line), ""
+        if isinstance(block, cst.IndentedBlock) and len(block.body) == 1:
+            text = f"{self.indent(line)}pass{self.newline}"
+        above = next(
+            (n for n, each in enumerate(line.leading_lines[::-1]) if not each.comment), len(line.leading_lines)
+        )
+        edit = self.replace_lines(line, line, text)
+        return replace(edit, start=self._line_starts[self.line(line) - 1 - above])
+
     def indent(self, node: cst.CSTNode) -> str:
         """The white space in front of the line on which a node begins."""
         start = self._line_starts[self.line(node) - 1]

@@ -65,19 +65,21 @@ class FixResult:
 
 def _notes(result: FixResult, project: Project) -> Iterator[str]:
     """What a reader of an overlay has to know of each change, and what was proved."""
-    known = set[str]()
-    for fix in result.fixes:
-        made = fix.candidate
-        if made is None or fix.combined or not library_edits(made.edits) or made.title in known:
-            continue
-        known.add(made.title)
-        place = _place_of(fix.problem, project)
-        id_ = f" [{fix.problem.gb_id}]" if fix.problem.gb_id else ""
-        yield from (f"* {made.title}", f"  for the {place.kind}{id_} in {fix.problem.function}, line {place.line}")
-        yield f"  right because {made.why}"
+    own = [fix for fix in result.fixes if fix.candidate is not None and not fix.combined]
+    for made in dict.fromkeys(fix.candidate for fix in own if fix.candidate is not None):
+        if library_edits(made.edits):
+            yield f"* {made.title}"
+            yield from (_for_line(fix.problem) for fix in own if fix.candidate == made)
+            yield f"  right because {made.why}"
     if result.evidence is not None:
         yield f"Proved with {project.program.text} on torch {result.torch}:"
         yield from (f"  {text}" for text in evidence_lines(result.evidence))
+
+
+def _for_line(problem: FixProblem) -> str:
+    """What a change is for. In a package its line: the module is told with the diff."""
+    id_ = f" [{problem.gb_id}]" if problem.gb_id else ""
+    return f"  for the {problem.kind}{id_} in {problem.function}, line {problem.span.line}"
 
 
 def exit_code_of(result: FixResult) -> int:
@@ -135,7 +137,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
     if fix.candidate is None:
         tried = ("rejected", "every change that was considered is wrong here")
         verdict, title = tried if fix.rejected else ("none", _none(fix))
-        place, why = _place_of(fix.problem, project), fix.problem.title
+        place, why = _place_of(fix.problem, project), _why_left(fix.problem)
         return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.advice)
     edits = fix.candidate.edits
     own = tuple(edit for edit in edits if not is_library(edit.file))
@@ -154,6 +156,11 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         where="library" if inside else "program",
         package="==".join(package_of(inside[0].file)) if inside else None,
     )
+
+
+def _why_left(problem: FixProblem) -> str:
+    """What the cause is, in a line: torch's name of a break says what kind it is, and not what is wrong here."""
+    return " ".join(f"{problem.title}. {problem.cause}".split()) if problem.cause else problem.title
 
 
 def _none(fix: Fix) -> str:

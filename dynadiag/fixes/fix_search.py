@@ -364,7 +364,7 @@ class _Search:
             return FixResult(fixes, (), {}, None, torch, self._region(None))
         edits = whole.candidate.edits
         final = self.trials.recorded("the patched program, in a fresh interpreter", edits, fresh=True)
-        baseline = self.prover.as_from_beginning(whole.baseline)
+        baseline = self.prover.as_from_beginning(whole.baseline, final)
         why = first_objection(replace(whole, problems=(), recorded=final, baseline=baseline), RECORDED)
         if why is not None:
             return FixResult(tuple(_taken_back(cause, why) for cause in self._causes), (), {}, None, torch)

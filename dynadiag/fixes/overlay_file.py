@@ -100,8 +100,8 @@ def overlay_text(changes: Sequence[Change], project: Project, edits: Collection[
         f"Changes of functions of {', '.join(packages)}, made and proved by dynadiag {__version__} (`dynadiag fix`).",
         "",
         "Import this module before the package is imported, or run the program with `dynadiag run --overlay FILE.py`,",
-        "or with DYNADIAG_OVERLAY=FILE.py in its environment. Where the package has another version, or a function",
-        "another text, a warning says so and that module is left as it is. No file of the package is touched.",
+        "or with DYNADIAG_OVERLAY=FILE.py in its environment. Where the package or torch has another version, or a",
+        "function another text, a warning says so and it is left as it is. No file of the package is touched.",
         "",
         *notes,
         "",
@@ -111,7 +111,9 @@ def overlay_text(changes: Sequence[Change], project: Project, edits: Collection[
     runtime = _RUNTIME_HEAD.sub("", Path(overlay_runtime.__file__).read_text("utf-8"), count=1)
     entries = "".join(_entry(change) for change in changes)
     start = f'"""{docstring}\n"""\n\nfrom __future__ import annotations\n'
-    return f"{start}{runtime}\n\nCHANGES = (\n{entries})\n\ninstall(CHANGES)\n"
+    return (
+        f"{start}{runtime}\n\nCHANGES = (\n{entries})\n\ninstall(CHANGES, torch={overlay_runtime.torch_version()!r})\n"
+    )
 
 
 def _entry(change: Change) -> str:

@@ -26,10 +26,10 @@ class FixProblem:
     """One cause of breaks or of recompiles.
 
     ``file`` is the user's file relative to the project, or the name of a package's file (`Project.name`); ``None`` if
-    the cause is in neither. ``span`` is the place
-    of a break, and the function of a recompile. ``source``, ``was`` and ``now`` are those of the guard that failed, and
-    ``guarded`` is the user's line that set it up. ``stack`` leads to the call of the compiled function; a file in it is
-    relative to the project, and empty where it is not the user's. ``identity`` is the same in every run.
+    the cause is in neither. ``span`` is the place of a break, and the function of a recompile. ``cause`` is why torch
+    breaks there, as `explain` says. ``source``, ``was`` and ``now`` are those of the guard that failed, and ``guarded``
+    is the user's line that set it up. ``stack`` leads to the call of the compiled function; a file in it is relative to
+    the project, and empty where it is not the user's. ``identity`` is the same in every run.
     """
 
     kind: str  # "break" | "recompile"
@@ -40,6 +40,7 @@ class FixProblem:
     compile_id: str
     title: str
     gb_id: str | None = None
+    cause: str | None = None
     hints: tuple[str, ...] = ()
     source: str | None = None
     was: tuple[str, ...] = ()
@@ -149,6 +150,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         compile_id=item.compile_id,
         title=item.gb_type or item.reason,
         gb_id=item.gb_id,
+        cause=next((each.cause for each in told if each.cause), None),
         hints=item.hints,
         stack=_in_project(item.user_stack, project),
         nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),

@@ -59,7 +59,7 @@ class Prover:
         Raises `FailsUncompiled` if it fails uncompiled too.
         """
         recorded = self.trials.recorded("as written, for comparison")
-        self._first, first = first, self.trials.recorded("as written, again") if self.trials.from_first_call else first
+        self._first, first = first, self._second_run(first, recorded)
         reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
         code = recorded.outcome.exit_code
         if reference.outcome.exit_code != 0 and code != 0:
@@ -76,10 +76,25 @@ class Prover:
         stable = UNSTABLE not in printed
         self.unchanged = UnchangedProgram(recorded, reference, printed, stable, code, recompiles_last=True, files=files)
 
-    def as_from_beginning(self, unchanged: UnchangedProgram) -> UnchangedProgram:
-        """The unchanged program as it prints and writes when it runs from its beginning in a fresh interpreter."""
+    def _second_run(self, first: RecordedRun, recorded: RecordedRun) -> RecordedRun:
+        """A run beside ``recorded``, to see what differs from run to run: that in a fresh interpreter. Trials that
+        begin at the first compiled call print less; where ``first`` ends as ``recorded`` does, nothing differs.
+        """
+        if not self.trials.from_first_call:
+            return first
+        same_files = all(first.files.get(name) == text for name, text in recorded.files.items())
+        if same_files and first.printed.endswith(recorded.printed):
+            return recorded
+        return self.trials.recorded("as written, again")
+
+    def as_from_beginning(self, unchanged: UnchangedProgram, changed: RecordedRun | None = None) -> UnchangedProgram:
+        """The unchanged program as it prints and writes when it runs from its beginning in a fresh interpreter. It runs
+        once more, to see what differs from run to run, unless what ``changed`` prints and writes is the same.
+        """
         if not self.trials.from_first_call:
             return unchanged
+        if changed is not None and (changed.printed, changed.files) == (self._first.printed, self._first.files):
+            return replace(unchanged, printed=self._first.printed, files=self._first.files)
         if self._again is None:
             self._again = self.trials.recorded("as written, in a fresh interpreter", fresh=True)
         again = self._again

@@ -254,6 +254,13 @@ def _placed(body: str, found_by: str) -> Adversary:
     return _change(f"{body}\nreturn y", marked, "write through the mask", found_by, head=rows)
 
 
+def _masked_copy(body: str, found_by: str) -> Adversary:
+    """Elements that are copied through a mask."""
+    return replace(
+        _change(f"{body}\ny[m] = z[m]\nreturn y * x", "z[m]", "copy through the mask", found_by), gb_id="GB0036"
+    )
+
+
 def _sizes(statement: str, found_by: str, result: str = "torch.stack(made)") -> Adversary:
     """A loop over sizes that the graph makes of constants."""
     body = (
@@ -634,6 +641,14 @@ ADVERSARIES = {
     "what is written to keeps its indices": _placed(
         "y = Rows()\ny[torch.where(x > 0)] = 0\ny = x * len(y.seen[0])", "results gradients"
     ),
+    # mask_copies
+    "one element is copied to a whole row": _masked_copy(
+        "m = torch.arange(3) == 1\nx = x[:, :3]\ny, z = x * 1, x.sum(1)", "results gradients"
+    ),
+    "a copy of another type raises": _masked_copy("m = x > 0\nz = x\ny = torch.zeros(x.shape)", "error"),
+    "what is written to repeats its memory": _masked_copy(
+        "m = x > 0\nz = x.detach()\ny = torch.zeros(x.shape[0], 1).expand(x.shape)", "ends"
+    ),
     # copies
     "a shallow copy is written to": _change(
         "y = copy.copy(x)\ny.add_(1)\nreturn y * 2",
@@ -914,7 +929,7 @@ ADVERSARIES = {
         "if x.shape[0] > 4:\n    OWN.warning('many')\nreturn x * 2",
     ),
     # row_ranges
-    "rows are looked at together": _ranges("rows - rows.sum(0)", "results gradients"),
+    "rows are looked at together": _ranges("rows - rows.sum(0)", "results"),
     "rows draw random numbers": _ranges("torch.nn.functional.dropout(rows)", "results gradients random"),
     "rows are counted": _ranges(
         "count(rows)",

@@ -129,6 +129,29 @@ def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capf
     assert "ValueError: no" in capfd.readouterr().out
 
 
+REFUSES = """import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+
+def backend(graph, inputs):
+    raise DataDependentOutputException(torch.ops.aten.nonzero.default)
+
+
+print(torch.compile(torch.sin, backend=backend)(torch.ones(3)))
+"""
+
+
+@warm
+def test_a_cause_without_a_change_is_told_with_what_torch_says_of_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, document, _ = fix(REFUSES, tmp_path)
+    (entry,) = document["fixes"]
+    said = "Backend compiler `backend` failed with aten.nonzero.default. Adding a graph break."
+    assert (entry["verdict"], entry["why"]) == ("none", f"Backend compiler exception. {said}")
+    assert f"  why: Backend compiler exception. {said}\n" in capfd.readouterr().out
+
+
 ROWS = """import torch
 
 

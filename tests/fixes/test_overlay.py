@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import importlib
 import inspect
@@ -14,15 +15,19 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynadiag.fixes import overlay_file
+from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.edits import Edit
+from dynadiag.fixes.fix_result import Fix, FixResult
 from dynadiag.fixes.overlay_file import NotOfFunctions, changes_of, overlay_text, package_diff
 from dynadiag.fixes.project import Project
 from dynadiag.overlay_runtime import Change, changed_text, functions_in
 from dynadiag.trial.program import Program
+from tests.fixes.build import problem_at
 from tests.fixes.library import SCALE, install_package
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
@@ -108,6 +113,16 @@ def written(project: Project, *edits: Edit) -> types.ModuleType:
     return importlib.import_module("overlay")
 
 
+def test_the_header_has_each_change_with_all_that_it_is_for(project: Project) -> None:
+    problems = [problem_at(SCALE, each, file=NAME) for each in ("y.abs()", "n = y", "return 1")]
+    made = [Candidate("keep it", "source", edits, "a reason") for edits in ((ITEM,), (ITEM,), (HELPER,))]
+    fixes = tuple(Fix(*each) for each in zip(problems, made, strict=True))
+    header = FixResult(fixes, (ITEM, HELPER), {}, None).overlay(project).partition("---")[0]
+    change = "* keep it\n{}  right because a reason\n"
+    lines = ["  for the break in f, line 14\n" * 2, "  for the break in f, line 18\n"]
+    assert "".join(map(change.format, lines)) in header
+
+
 def test_the_functions_of_a_module_have_their_decorators_and_classes() -> None:
     text = "if True:\n    @f\n    def a(): pass\n"
     text += "class C:\n    class D:\n        async def b(self):\n            def c(): pass\n"
@@ -140,10 +155,27 @@ def test_an_import_that_a_decorator_needs_comes_before_it(project: Project, monk
     begin = edit("import torch", "import functools\nimport torch", text)
     extra = edit("    def extra(self)", "    @functools.cache\n    def extra(self)", text)
     written(project, begin, extra)
+    imported, real = [], builtins.__import__
+
+    def noted(name: str, globals_: Any = None, *rest: Any) -> types.ModuleType:
+        imported.append((name, (globals_ or {}).get("__name__")))
+        return real(name, globals_, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", noted)
     scale = importlib.import_module("fakelib.scale")
+    assert imported.count(("functools", "fakelib.scale")) == 1
     assert scale.Scale.extra.cache_info().hits == 0
     assert scale.__doc__ == "What it does."
     assert inspect.findsource(scale.Scale)[1] == text.splitlines().index("class Scale(nn.Module):")
+
+
+def test_with_another_torch_nothing_is_changed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes use names that torch keeps to itself, and another torch may not have them."""
+    monkeypatch.syspath_prepend(str(project.root))
+    monkeypatch.setattr("dynadiag.overlay_runtime.torch_version", lambda: "1.9")
+    with pytest.warns(RuntimeWarning, match=r"proved for torch 1\.9, and this is 2"):
+        written(project, ITEM)
+    assert ".item()" in inspect.getsource(importlib.import_module("fakelib.scale").Scale.forward)
 
 
 @pytest.mark.parametrize("what", ["version", "source", "imported"])
@@ -236,6 +268,18 @@ def test_fix_proves_a_change_of_a_package_and_run_uses_it(project: Project) -> N
     explained = dynadiag("explain", "--json", "-", "program.py")
     assert json.loads(explained.stdout)["break_count"] == 0
     assert dynadiag("run", "--overlay", "missing.py", "program.py").returncode == 2
+
+
+@pytest.mark.parametrize("printed", ["out.shape", "os.getpid()"])
+def test_the_unchanged_program_runs_again_only_where_what_it_prints_differs(project: Project, printed: str) -> None:
+    """Trials begin at the first compiled call, where only packages are changed, and print less than a whole run."""
+    (project.root / "program.py").write_text(f"import os\n{PROGRAM}print({printed})\n")
+    environment = {**os.environ, "PYTHONPATH": str(project.path(NAME).parents[1])}
+    command = [*DYNADIAG, "fix", "--overlay", "overlay.py", "program.py"]
+    done = subprocess.run(command, cwd=project.root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    again = [line for line in done.stderr.splitlines() if "as written, again" in line or "as written, in a" in line]
+    assert len(again) == (2 if "pid" in printed else 0)
 
 
 def test_a_change_for_what_breaks_behind_another_break_alone_is_left_out(project: Project) -> None:

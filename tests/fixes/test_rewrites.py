@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import importlib
 import random
 import sys
@@ -104,13 +105,16 @@ ATTENTION = f"""{HEAD}def f(q, k, v, bounds, attend):
 """
 EXPERTS = f"""{HEAD}def f(x, weights, index, experts):
     mask = torch.nn.functional.one_hot(index, num_classes=4).permute(2, 1, 0)
+    # Which experts have tokens.
     hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
     out = torch.zeros_like(x)
     for e in hit:
+        # It has one element.
         e = e[0]
+        # Its tokens.
         choice, token = torch.where(mask[e])
         state = experts[e](x[None, token].reshape(-1, 4))
-        out[token] += state * weights[token, choice, None]
+        out.index_add_(0, token, state * weights[token, choice, None])
     return out
 """
 SETUP = f"""{HEAD}def setup(model):
@@ -155,18 +159,33 @@ def test_segments_of_another_form_stay(other: str, tmp_path: Path) -> None:
 
 
 def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
+    """A token may choose an expert twice, and an infinite one leaves the gradient of other experts finite."""
     (text,) = changed(EXPERTS, candidates(EXPERTS, problem_at(EXPERTS, "torch.where(mask[e])"), tmp_path)[:1])
-    made: list[dict[str, Any]] = [{}, {}]
-    exec(text, made[0])
-    exec(EXPERTS, made[1])
-    experts = [torch.nn.Linear(4, 4) for _ in range(4)]
-    x, index = torch.randn(5, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 1]])
-    results = [each["f"](x, torch.rand(5, 2, generator=torch.manual_seed(0)), index, experts) for each in made]
-    torch.testing.assert_close(*results)
-    for other in (("return out", "return out, hit"), ("out[token] +=", "out[choice] =")):
-        text = EXPERTS.replace(*other)
-        found = candidates(text, problem_at(text, "torch.where(mask[e])"), tmp_path)
-        assert not any("expert" in each.title for each in found)
+    assert [line.strip() for line in text.splitlines() if "#" in line] == ["# Its tokens."]
+    x, index = torch.randn(6, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 0], [2, 3]])
+    x[5, 2] = float("inf")
+    results = []
+    for source in (EXPERTS, text):
+        space: dict[str, Any] = {}
+        exec(source, space)
+        experts = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+        for number, each in enumerate(experts.parameters()):
+            torch.nn.init.normal_(each, generator=torch.manual_seed(number))
+        out = space["f"](x, torch.rand(6, 2, generator=torch.manual_seed(0)), index, experts)
+        out.sum().backward()
+        results.append([out, *(each.grad for each in experts.parameters())])
+    torch.testing.assert_close(*results, equal_nan=True)
+    assert results[0][1].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("return out", "return out, hit"), ("out.index_add_(0, token,", "out.index_add_(0, choice,")],
+)
+def test_a_loop_that_does_more_with_the_tokens_of_an_expert_stays(text: str, other: str, tmp_path: Path) -> None:
+    source = EXPERTS.replace(text, other)
+    found = candidates(source, problem_at(source, "torch.where(mask[e])"), tmp_path)
+    assert not any("expert" in each.title for each in found)
 
 
 RANGES = f"""{HEAD}def f(x, ends, weights):
@@ -189,7 +208,11 @@ def test_rows_between_bounds_are_kept_of_all_rows(tmp_path: Path) -> None:
     torch._dynamo.reset()
     made[0]["f"] = torch.compile(made[0]["f"], backend="eager", fullgraph=True)
     for ends in ([0, 2, 2, 5], [0, 0, 4, 9], [1, 3, 3, 3]):
-        results = [each["f"](torch.arange(20.0).view(5, 4), torch.tensor(ends), torch.ones(3, 4, 3)) for each in made]
+        results = []
+        for each in made:  # an infinite row leaves the gradient of other weights finite
+            x, weights = torch.arange(20.0).view(5, 4), torch.ones(3, 4, 3, requires_grad=True)
+            out = each["f"](x.where(x < 17, float("inf")), torch.tensor(ends), weights)
+            results.append([out, *torch.autograd.grad(out.sum(), weights)])
         torch.testing.assert_close(*results)
     for other in (
         ("return out", "return out, start"),
@@ -507,6 +530,20 @@ def test_what_is_no_operator_is_left_to_a_break(
     assert torch.equal(grid, own)
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("write", ["grid.add_(1)", "(grid.add_(1) + 0)", "torch.add(grid, 1, out=grid)"])
+def test_what_the_call_writes_to_is_written_once(
+    write: str, mode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """To know the values of a tensor torch computes it while it compiles."""
+    text = _operator_text(GRID.replace("GRID.ids(grid, 1)", f"GRID.ids({write}, 1)"), tmp_path)
+    f = _module(text, monkeypatch, tmp_path)["f"]
+    x, grids = torch.randn(5, 3), [torch.tensor([[2, 3], [4, 2]]) for _ in range(2)]
+    with mode():
+        torch.testing.assert_close(torch.compile(f, backend="eager")(x, grids[0]), f(x, grids[1]))
+    assert torch.equal(*grids)
+
+
 def test_an_operator_checks_the_sizes_that_torch_was_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = GRID.replace("return torch.cat(found)", "return torch.zeros(7 if self.step == 2 else 8)")
     space = _module(_operator_text(text, tmp_path), monkeypatch, tmp_path)
@@ -581,6 +618,18 @@ def test_a_copy_of_an_object_is_made_while_torch_compiles(tmp_path: Path) -> Non
     torch.testing.assert_close(compiled(x, config), space["f"](x, config))
 
 
+def test_one_import_binds_torch_where_helpers_need_a_module_of_it(tmp_path: Path) -> None:
+    text = CONFIGURATION.removeprefix(HEAD)
+    found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
+    (copied,) = (each for each in found if each.title.startswith("copy the object"))
+    (made,) = changed(text, [copied])
+    assert [line for line in made.splitlines() if line.startswith("import ")] == [
+        "import copy",
+        "import torch._dynamo.comptime",
+    ]
+    assert "made = _deepcopy(self) if torch.compiler.is_dynamo_compiling() else copy.deepcopy(self)\n" in made
+
+
 def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: Path) -> None:
     text = CONFIGURATION.replace("    first, second", "    config.decoder_layers = 9\n    first, second")
     text = text.replace(
@@ -598,6 +647,38 @@ def test_an_object_that_the_call_has_changed_is_copied_as_it_is_then(tmp_path: P
             config.rate = rate
         torch.testing.assert_close(compiled(x, configs[0]), space["f"](x, configs[1]))
         assert vars(configs[0]) == vars(configs[1])
+
+
+class Form(enum.Enum):
+    WIDE = 1
+
+
+@pytest.mark.parametrize("held", [torch.ones(2), {1, 2}, len, int, Form.WIDE, "itself", {"deep": [{3}]}], ids=str)
+def test_an_object_that_holds_more_than_constants_is_left_to_a_break(held: Any, tmp_path: Path) -> None:
+    """Other programs of an overlay have other objects: a configuration with a set or a class."""
+    found = candidates(CONFIGURATION, problem_at(CONFIGURATION, "copy.deepcopy(self)"), tmp_path)
+    for each in [each for each in found if "while torch compiles" in each.title]:
+        torch._dynamo.reset()
+        space: dict[str, Any] = {}
+        exec(changed(CONFIGURATION, [each])[0], space)
+        config, x = space["Config"](), torch.ones(2)
+        config.held = config if held == "itself" else held
+        compiled = torch.compile(space["f"], backend="eager")
+        for layers in (2, 5):
+            config.decoder_layers = layers
+            torch.testing.assert_close(compiled(x, config), space["f"](x, config))
+
+
+def test_a_function_that_gets_a_tensor_is_left_to_a_break(tmp_path: Path) -> None:
+    """torch guards on no value of a tensor."""
+    text = CONFIGURATION.replace("config.decoder(3)", "config.decoder(x.sum())")
+    found = candidates(text, problem_at(text, "copy.deepcopy(self)"), tmp_path)
+    (whole,) = (each for each in found if each.title == "call `decoder` while torch compiles")
+    space: dict[str, Any] = {}
+    exec(changed(text, [whole])[0], space)
+    compiled, config = torch.compile(space["f"], backend="eager"), space["Config"]()
+    for x in (torch.ones(2), torch.zeros(2)):
+        torch.testing.assert_close(compiled(x, config), space["f"](x, config))
 
 
 WRITES = f"""{HEAD}def f(x, ids, mask):
@@ -630,6 +711,64 @@ def test_other_writes_to_places_are_left_alone(old: str, new: str, tmp_path: Pat
     marked = text[text.index("torch.where(") : text.index(")", text.index("torch.where(")) + 1]
     found = candidates(text, problem_at(text, marked, gb_id="GB0036"), tmp_path)
     assert not any("through the mask" in each.title for each in found)
+
+
+SPLINE = f"""{HEAD}def f(x, y):
+    inside = x > 0
+    out, more = x * 1, x * 2
+    out[~inside] = y[~inside]
+    out[inside], more[inside] = 1.0, 2.0
+    return out
+"""
+
+
+def test_an_index_of_what_is_written_to_binds_no_name(tmp_path: Path) -> None:
+    (made,) = _mask_copy(SPLINE.replace("\n    out[inside],", "\n    return\n    out[inside],"), tmp_path)
+    assert "mask = ~inside\n    out.copy_(torch.where(mask[(" in made
+    assert _mask_copy(SPLINE.replace("out[inside], more[inside] =", "return\n    inside, more ="), tmp_path) == []
+
+
+MASK_COPY = f"""{HEAD}def f(x, y, mask: torch.BoolTensor):
+    out = x * 1
+    out[mask.view(len(x), -1)] = y[mask.view(len(x), -1)]
+    return out
+"""
+
+
+def _mask_copy(text: str, folder: Path) -> list[str]:
+    found = candidates(text, problem_at(text, text[text.index("= y[") + 2 : text.index("\n    return")]), folder)
+    return changed(text, [each for each in found if "copy through" in each.title])
+
+
+def test_a_tensor_is_copied_through_a_mask_in_one_graph(tmp_path: Path) -> None:
+    (made,) = _mask_copy(MASK_COPY, tmp_path)
+    spaces: list[dict[str, Any]] = [{}, {}]
+    for space, text in zip(spaces, (MASK_COPY, made), strict=True):
+        exec(text, space)
+    compiled = torch.compile(spaces[1]["f"], backend="eager", fullgraph=True)
+    for chance in (0.5, -1, 2):
+        for sizes in ((2, 3), (2, 3, 2)):
+            mask, given, results = torch.rand(2, 3) < chance, torch.randn(2, *sizes), []
+            given[1, 0, 0] = float("nan")
+            for f in (spaces[0]["f"], compiled):
+                x, y = (each.clone().requires_grad_() for each in given)
+                out = f(x, y, mask)
+                results.append([out, *torch.autograd.grad(out.sum(), (x, y), allow_unused=True)])
+            torch.testing.assert_close(*results, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (": torch.BoolTensor", ""),
+        ("= y[mask.view(len(x), -1)]", "= y[mask]"),
+        ("mask.view(len(x), -1)", "mask[0]"),
+        ("mask.view(len(x), -1)", "0, mask"),
+        ("mask.view(len(x), -1)", ":2"),
+    ],
+)
+def test_a_copy_through_another_index_stays(old: str, new: str, tmp_path: Path) -> None:
+    assert _mask_copy(MASK_COPY.replace(old, new), tmp_path) == []
 
 
 def test_a_write_through_a_mask_needs_no_branch(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ CATALOGUE = (
     Rewrite("buffer_choices", at_break(if_around, buffer_choices.candidates)),
     Rewrite("masked_writes", at_break(if_around, masked_writes.candidates), ("branch.masked",)),
     Rewrite("mask_indices", at_break(call_at, masked_writes.index_candidates)),
+    Rewrite("mask_copies", at_break(subscript_at, masked_writes.copy_candidates)),
     Rewrite("copies", at_break(call_at, library_calls.copies)),
     Rewrite("object_copies", at_break(call_at, while_compiling.object_copies)),
     Rewrite("uniform_bounds", at_break(call_at, library_calls.uniform_bounds)),

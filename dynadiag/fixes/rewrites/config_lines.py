@@ -24,7 +24,7 @@ from dynadiag.recording.torch_text.break_types import ignoring_option, named_set
 # Kinds of breaks that a setting ends, and whose hints do not name it.
 _UNHINTED = {"GB0033": ("capture_scalar_outputs",)}
 _WHY = "torch takes this into the graph, and what is computed stays the same"
-_WHY_IN_LIBRARY = f"{_WHY}; it is set for the whole program"
+SET_FOR_ALL = "it is set for the whole program"
 _METHOD = re.compile(r"\.(\w+)\(")
 
 
@@ -37,7 +37,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
         yield from _ignored(problem, file)
     for name in named_settings(problem.hints) or _UNHINTED.get(problem.gb_id or "", ()):
         line = f"torch._dynamo.config.{name} = True"
-        why = _WHY_IN_LIBRARY if is_library(file.name) else _WHY
+        why = f"{_WHY}; {SET_FOR_ALL}" if is_library(file.name) else _WHY
         yield Candidate(f"set `{line}`", "config", (_setting(file, name, line),), why)
 
 

@@ -3,8 +3,9 @@ and `index_add_`): each expert on all tokens, its result kept where it was chose
 
 The number of chosen experts and of their tokens depends on the data; the number of all experts does not. Right where an
 expert treats each token by itself and does nothing but compute. It computes more, so it pays for few experts or few
-tokens; the proof times a call. An expert that looks at its tokens together, draws random numbers or counts its calls,
-and one whose slope is infinite on tokens of others, is found out by the proof.
+tokens; the proof times a call. An expert that looks at its tokens together, draws random numbers or counts its calls is
+found out by the proof. In the place of a token of others an expert gets ones: what is infinite or NaN there would make
+the gradient of its parameters NaN, also where the result is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.conditions import Unsuitable
 
-_WHY = "an expert treats each token by itself, and the others' results are left out"
+_WHY = (
+    "an expert treats each token by itself, and the others' results are left out; each expert computes all tokens, so "
+    "it pays for few experts or few tokens"
+)
 _OF_HIT = re.compile(r"(?:torch\.greater\((?P<a>\w+)\.sum\(.*\), 0\)|\((?P<b>\w+)\.sum\(.*\) > 0\))\.nonzero\(\)", re.S)
 
 
@@ -83,7 +87,7 @@ def _edits(file: ParsedSource, function: cst.FunctionDef, loop: _Loop) -> Iterat
     uses = [name for name in file.nodes(cst.Name, function) if name.value == file.code(loop.node.iter)]
     if len(uses) != 2:
         raise Unsuitable("the experts that were hit are used elsewhere")
-    yield _without(file, loop.hits)
+    yield file.remove(loop.hits)
     yield file.replace(loop.node.iter, f"range({loop.mask}.shape[0])")
     weights = None
     for line in body:
@@ -91,18 +95,18 @@ def _edits(file: ParsedSource, function: cst.FunctionDef, loop: _Loop) -> Iterat
         if line is loop.where or not isinstance(line, cst.SimpleStatementLine):
             continue
         if re.fullmatch(rf"{loop.expert} = {loop.expert}(?:\[0\]|\.squeeze\(\w*\)|\.item\(\))", text):
-            yield file.replace_lines(line, line, "")
+            yield file.remove(line)
             continue
         made = re.sub(rf"\b(\w+)\[{loop.token}, {loop.choice}, None\]", rf"{weight}[:, None]", text)
         if made != text:
             (weights,) = {each[1] for each in re.finditer(rf"\b(\w+)\[{loop.token}, {loop.choice}, None\]", text)}
-        made = re.sub(rf"\b(\w+)\[None, {loop.token}\]\.reshape\(-1, [\w.]+\)", r"\1", made)
-        made = re.sub(rf"\b(\w+)\[{loop.token}\](?! \+=)", r"\1", made)
+        state = rf"\b(\w+)(?:\[None, {loop.token}\]\.reshape\(-1, [\w.]+\)|\[{loop.token}\](?! \+?=))"
+        made = re.sub(state, rf"torch.where({own}, \1, 1)", made)
         made = _added(made, loop.token, own)
         if re.search(rf"\b(?:{loop.token}|{loop.choice})\b", made):
             raise Unsuitable("more is done with the tokens of an expert")
         if made != text:
-            yield file.replace_lines(line, line, f"{pad}{made}{end}")
+            yield file.replace(line, made)
     lines = [f"{chosen} = {loop.mask}[{loop.expert}].bool()", f"{own} = {chosen}.any(0)[:, None]"]
     if weights is not None:
         lines.append(f"{weight} = torch.where({chosen}, {weights}.t(), 0).sum(0)")
@@ -112,11 +116,4 @@ def _edits(file: ParsedSource, function: cst.FunctionDef, loop: _Loop) -> Iterat
 def _added(text: str, token: str, own: str) -> str:
     """A statement that adds to the tokens of an expert: to all, and zero where the token is another one's."""
     found = re.fullmatch(rf"(\w+)\.index_add_\(0, {token}, (.*)\)", text, re.S)
-    found = found or re.fullmatch(rf"(\w+)\[{token}\] \+= (.*)", text, re.S)
     return text if found is None else f"{found[1]} = {found[1]} + torch.where({own}, {found[2]}, 0)"
-
-
-def _without(file: ParsedSource, line: cst.SimpleStatementLine) -> Edit:
-    block = file.parent(line)
-    alone = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
-    return file.replace_lines(line, line, f"{file.indent(line)}pass{file.newline}" if alone else "")

@@ -1,4 +1,5 @@
 """A write to the elements of a mask, made only `if mask.any()`, or through `torch.where(mask)`: it is made always.
+`x[mask] = y[mask]` is a write to all elements.
 
 Right because a write through a mask without an element writes nothing. The mask must be boolean, as an index of
 integers names elements: where that cannot be read from the function, the branch asks for the dtype first. A value that
@@ -20,6 +21,10 @@ from dynadiag.fixes.rewrites.side_expressions import check_expression
 
 _WHY = "a write through a mask without an element writes nothing"
 _SAME_PLACES = "a number is written to the same places, and how many they are does not matter"
+_SAME_ELEMENTS = "the elements of the mask are the other tensor's, and the others stay as they are"
+_TENSOR = m.Name() | m.Attribute()
+_COPIES = m.Assign([m.AssignTarget(m.Subscript(_TENSOR, [m.DoNotCare()]))], m.Subscript(_TENSOR, [m.DoNotCare()]))
+_RESHAPED = m.Call(m.Attribute(attr=m.OneOf(*map(m.Name, ("view", "reshape", "flatten", "squeeze", "unsqueeze")))))
 _PLACES = m.Call(m.Attribute(m.Name("torch"), m.Name("where")), [m.Arg(m.DoNotCare(), keyword=None)])
 _ANY = m.Call(m.Attribute(m.DoNotCare(), m.Name("any")), args=[])
 _COMPARES = m.Equal() | m.NotEqual() | m.LessThan() | m.LessThanEqual() | m.GreaterThan() | m.GreaterThanEqual()
@@ -95,6 +100,44 @@ def index_candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     yield Candidate(f"write through the mask `{file.code(mask)}`", "source", (file.replace(call, text),), _SAME_PLACES)
 
 
+def copy_candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
+    """Offer `torch.where` for `x[mask] = y[mask]` of a boolean mask, copied into `x`: no size depends on the mask.
+
+    A mask with fewer dimensions than `x` gets more behind its own. One that is not boolean raises there.
+    """
+    file, function = site.file, site.file.enclosing(site.node, cst.FunctionDef)
+    line = file.statement(site.node)
+    assign = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+    if (
+        not isinstance(assign, cst.Assign)
+        or not m.matches(assign, _COPIES)
+        or not isinstance(function, cst.FunctionDef)
+    ):
+        return
+    target, value = (cst.ensure_type(each, cst.Subscript) for each in (assign.targets[0].target, assign.value))
+    index, (x, y) = target.slice[0].slice, (file.code(each.value) for each in (target, value))
+    if not isinstance(index, cst.Index) or file.code(index) != file.code(value.slice[0].slice):
+        return
+    if not _is_boolean(file, index.value, function) and not _is_said_to_be(file, index.value, function):
+        return
+    text, named, mask = file.code(index.value), "", file.code(index.value)
+    if not isinstance(index.value, cst.Name):
+        mask = file.free_name("mask", inside=function)
+        named = f"{mask} = {text}{file.newline}{file.indent(assign)}"
+    wide = f"{mask}[(..., *[None] * ({x}.dim() - {mask}.dim()))]"
+    edit = file.replace(assign, f"{named}{x}.copy_(torch.where({wide}, {y}, {x}))")
+    yield Candidate(f"copy through the mask `{text}` with `torch.where`", "source", (edit,), _SAME_ELEMENTS)
+
+
+def _is_said_to_be(file: ParsedSource, mask: cst.BaseExpression, function: cst.FunctionDef) -> bool:
+    """Whether a mask is a parameter, in another shape perhaps, whose annotation says that it is boolean."""
+    while isinstance(mask, cst.Call) and m.matches(mask, _RESHAPED):
+        mask = cst.ensure_type(mask.func, cst.Attribute).value
+    name = mask.value if isinstance(mask, cst.Name) else None
+    said = [each.annotation for each in file.nodes(cst.Param, function.params) if each.name.value == name]
+    return bool(said) and said[0] is not None and "BoolTensor" in file.code(said[0])
+
+
 def _write(
     file: ParsedSource, statement: cst.BaseStatement | cst.BaseSmallStatement, mask: str
 ) -> cst.BaseExpression | None:
@@ -138,8 +181,13 @@ def _is_boolean(file: ParsedSource, mask: cst.BaseExpression, function: cst.Func
 def _bound(file: ParsedSource, node: cst.CSTNode) -> Iterator[cst.Name]:
     """The names that a node binds in another way than by an assignment to a name alone."""
     if isinstance(node, (cst.Param, cst.AsName)):
-        yield from file.nodes(cst.Name, node.name)
+        target: cst.CSTNode = node.name
     elif isinstance(node, (cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor)):
-        yield from file.nodes(cst.Name, node.target)
+        target = node.target
     elif isinstance(file.parent(node), cst.AssignTarget):
-        yield from file.nodes(cst.Name, node)
+        target = node
+    else:
+        return
+    parts = [each for kind in (cst.Subscript, cst.Attribute) for each in file.nodes(kind, target)]
+    unbound = {name for each in parts for name in file.nodes(cst.Name, each)}
+    yield from (name for name in file.nodes(cst.Name, target) if name not in unbound)

@@ -6,7 +6,8 @@ sizes. While it compiles, the function runs on the arguments, and on smaller and
 same is a constant, one that is always that of an argument is that size, and any other becomes a symbol. Where a later
 call has others, the operator raises, and makes nothing of a wrong size. A function that takes other tensors than whole
 numbers, that writes to its arguments, whose results share memory with them or have gradients, is left to a graph break:
-what a model computes belongs into the graph.
+what a model computes belongs into the graph. So is one whose arguments the call has written to: torch computes them
+while it compiles, and would write twice.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Calls:
     """The functions that graphs call as operators, and their calls as torch compiled them, each under a name."""
 
     given = ()  # the objects among the arguments of the next call
+    written = False  # whether one of its tensors was written to
 
 
 def _give_object(context):
@@ -38,6 +40,25 @@ def _give_object(context):
     effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
     usable = variable.source is not None and not effects.is_modified(variable)
     _Calls.given += (getattr(variable, "value", None) if usable else None,)
+
+
+def _note_writes(context):
+    """Note whether the local variable `value` comes of a tensor that is written to. To know its values torch computes
+    it while it compiles, and would write once more.
+    """
+    nodes = [context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize().as_proxy().node]
+    for node in nodes:
+        example = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor):  # one of inference mode has no version
+            known = not example.is_inference()
+            _Calls.written |= example._version > 0 if known else node.op not in ("placeholder", "get_attr")
+        nodes += [each for each in node.all_input_nodes if each not in nodes]
+
+
+@torch.compiler.assume_constant_result
+def _is_written():
+    written, _Calls.written = _Calls.written, False
+    return written
 
 
 def _results(call, tensors):
@@ -163,8 +184,10 @@ def _as_operator(function, *names):
             if not isinstance(value, plain):
                 id(value)  # torch guards on the object
                 torch._dynamo.comptime.comptime(_give_object)
+            elif isinstance(value, torch.Tensor):
+                torch._dynamo.comptime.comptime(_note_writes)
         known = [None if each else value for each, value in zip(is_object, values)]
-        name = _call_name(key, is_object, *known)
+        name = "" if _is_written() else _call_name(key, is_object, *known)
         if not name:
             return uncompiled(**dict(zip(names, values)))
         made = _python_call._opoverload(name, [value for value in values if isinstance(value, torch.Tensor)])
@@ -175,6 +198,8 @@ def _as_operator(function, *names):
 _NAMES = (
     "_Calls",
     "_give_object",
+    "_note_writes",
+    "_is_written",
     "_results",
     "_other_arguments",
     "_forms",

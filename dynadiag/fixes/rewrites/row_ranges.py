@@ -2,9 +2,10 @@
 of all rows, kept where a row is between the bounds. Tokens that are sorted by expert are computed so.
 
 How many rows there are depends on the data; how many there are in all does not. Right where each row is treated by
-itself, by what does nothing but compute. It computes more, so the proof times a call. Bounds that are negative count
-from the end, what looks at its rows together has another result, and so has what draws random numbers or counts: the
-proof finds these.
+itself, by what does nothing but compute. It computes more, so the proof times a call. In the place of a row that is not
+its own it gets ones: what is infinite or NaN there would make the gradient of its parameters NaN, also where the result
+is left out. Bounds that are negative count from the end, what looks at its rows together has another result, and so has
+what draws random numbers or counts: the proof finds these.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from libcst import matchers as m
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource
 
-_WHY = "a row is treated by itself, and the results of the other rows are left out"
+_WHY = (
+    "a row is treated by itself, and the results of the other rows are left out; all rows are computed for each pair "
+    "of bounds, so it pays for few of these or few rows"
+)
 _SLICE = m.SubscriptElement(m.Slice(lower=m.Name(), upper=m.Name(), step=None))
 _ROWS = m.Subscript(value=m.Name(), slice=[_SLICE])
 _READ = m.SimpleStatementLine([m.Assign([m.AssignTarget(m.Name())], _ROWS)])
@@ -56,11 +60,16 @@ def _edits(
     pad, newline = file.indent(line), file.newline
     lines = [f"{own} = {places}", f"{own} = ({start} <= {own}) & ({own} < {end})"]
     yield file.insert_line(file.line(line), "".join(f"{pad}{each}{newline}" for each in lines))
-    yield file.replace(rows, all_rows)
-    value = file.code(_assign(write).value)
-    wide = f"{own}.reshape(-1, *[1] * ({out}.dim() - 1))"
-    text = f"{pad}{out} = torch.where({wide}, ({value}).to({out}.dtype), {out}){newline}"
-    yield file.replace_lines(write, write, text)
+    yield file.replace(rows, f"torch.where({_wide(own, all_rows)}, {all_rows}, 1)")
+    value = _assign(write).value
+    result = file.code(value) if isinstance(value, cst.Name) else f"({file.code(value)})"
+    text = f"{out} = torch.where({_wide(own, out)}, {result}.to({out}.dtype), {out})"
+    yield file.replace(_assign(write), text)
+
+
+def _wide(own: str, tensor: str) -> str:
+    """Which rows are own, as a tensor that stands beside another one of as many rows."""
+    return f"{own}.reshape(-1, *[1] * ({tensor}.dim() - 1))"
 
 
 def _assign(line: cst.BaseStatement | cst.BaseSmallStatement) -> cst.Assign:

@@ -22,7 +22,8 @@ from dynadiag.fixes.edits import ParsedSource, callee_name
 
 _WHY = (
     "masked scores have a weight of exactly zero, so each position attends to its own segment alone; a NaN or an "
-    "infinity in one segment spreads to the others, so inputs with these were not compared"
+    "infinity in one segment spreads to the others, so inputs with these were not compared; time and memory grow by "
+    "the square of the whole length"
 )
 
 
@@ -50,7 +51,10 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     mask = next((each for each in file.nodes(cst.Arg, found.call) if m.matches(each, _NO_MASK)), None)
     if mask is None:
         return
-    names = {name: file.free_name(name, inside=file.enclosing(call, cst.FunctionDef)) for name in ("segments", "same")}
+    names = {
+        name: file.free_name(name, inside=file.enclosing(call, cst.FunctionDef))
+        for name in ("places", "segments", "same")
+    }
     query, bounds = found.tensors[0], found.bounds
     text = file.code(found.call)
     start = file.range(found.call)[0]
@@ -59,13 +63,13 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     tensors = dict(zip(found.names, found.tensors, strict=True))
     text = re.sub(rf"(?<![\w.])(?:{'|'.join(tensors)})(?![\w=])", lambda name: tensors[name[0]], text)
     size = f"{query}.shape[{found.dimension}]"
-    places = f"torch.arange({size}, dtype={bounds}.dtype, device={bounds}.device) + {bounds}[0]"
-    same, far = names["same"], f"torch.finfo({query}.dtype).min"
+    places, same, far = names["places"], names["same"], f"torch.finfo({query}.dtype).min"
     lines = [
         f"torch._assert_async(({found.lengths} >= 0).all() & ({found.lengths}.sum() == {size}))",
-        f"{names['segments']} = torch.searchsorted({bounds}, {places}, right=True)",
-        f"{same} = {names['segments']}[:, None] == {names['segments']}",
-        f"{same} = torch.zeros_like({same}, dtype={query}.dtype).masked_fill(~{same}, {far})[None, None]",
+        f"{places} = torch.arange({size}, dtype={bounds}.dtype, device={bounds}.device)",
+        f"{names['segments']} = torch.searchsorted({bounds}, {places} + {bounds}[0], right=True)",
+        f"{same} = ({names['segments']}[:, None] == {names['segments']})[None, None]",
+        f"{same} = torch.zeros_like({same}, dtype={query}.dtype).masked_fill(~{same}, {far})",
         f"{found.result} = {text}",
     ]
     pad, end = file.indent(found.first), file.newline

@@ -14,7 +14,8 @@ from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
-from dynadiag.fixes.rewrites.config_lines import config_line
+from dynadiag.fixes.project import is_library
+from dynadiag.fixes.rewrites.config_lines import SET_FOR_ALL, config_line
 from dynadiag.recording.torch_text.break_types import named_settings
 
 _OPTION = "capture_scalar_outputs"
@@ -26,11 +27,12 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     file, call = site.file, site.node
     edits = _checked(file, call) if _OPTION in named_settings(site.problem.hints) else ()
     if edits:
+        why = "the number becomes a symbol of the graph, and the check tells torch what it always is"
         yield Candidate(
             f"set `{_SETTING}` and check that the number is not negative",
             "source",
             (config_line(file, _SETTING), *edits),
-            "the number becomes a symbol of the graph, and the check tells torch what it always is",
+            f"{why}; {SET_FOR_ALL}" if is_library(file.name) else why,
         )
 
 

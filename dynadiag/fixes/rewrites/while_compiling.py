@@ -49,9 +49,25 @@ def _contents(value):
         return tuple([(key, _contents(item)) for key, item in value.items()])
     if isinstance(value, (list, tuple)):
         return tuple([_contents(item) for item in value])
-    if isinstance(value, torch.Tensor):
-        torch._dynamo.graph_break()
     return tuple([(key, _contents(value.__dict__[key])) for key in sorted(value.__dict__)])
+
+
+def _holds_constants(value, above=()):
+    """Whether an object holds what torch can guard on: no tensor, set or function, and nothing that holds itself."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes, torch.dtype)):
+        return True
+    above = (*above, id(value))
+    inside = value if isinstance(value, (list, tuple)) else getattr(value, "__dict__", None)
+    inside = [*value, *value.values()] if isinstance(value, dict) else inside
+    inside = list(inside.values()) if isinstance(inside, dict) else inside
+    if inside is None or callable(value) or isinstance(value, torch.Tensor) or id(value) in above[:-1]:
+        return False
+    return all(_holds_constants(each, above) for each in inside)
+
+
+@torch.compiler.assume_constant_result
+def _is_known():
+    return _Made.given[0] is not None and _holds_constants(_Made.given[0])
 
 
 @torch.compiler.assume_constant_result
@@ -70,10 +86,13 @@ def _while_compiling(function):
     """The function as one that is called while torch compiles; torch guards on the contents of its first argument."""
     key = f"function_{len(vars(_Made))}"
     setattr(_Made, key, function)
+    uncompiled = torch._dynamo.disable(function)
 
     def call(value, *rest):
-        seen = _contents(value)
         torch._dynamo.comptime.comptime(_give)
+        if any([isinstance(each, torch.Tensor) for each in rest]) or not _is_known():
+            return uncompiled(value, *rest)
+        seen = _contents(value)
         return getattr(_Made, _compile_time_name(key, seen, *rest))[0]
 
     return call
@@ -82,7 +101,15 @@ def _while_compiling(function):
 
 _WHILE_COMPILING = Helpers(
     _HELPERS,
-    ("_Made", "_give", "_compile_time_name", "_contents", "_while_compiling"),
+    (
+        "_Made",
+        "_give",
+        "_contents",
+        "_holds_constants",
+        "_is_known",
+        "_compile_time_name",
+        "_while_compiling",
+    ),
     ("copy", "torch", "torch._dynamo.comptime"),
 )
 
@@ -109,7 +136,8 @@ def object_copies(site: Site[cst.Call]) -> Iterator[Candidate]:
     copier = file.code(call.func)
     made = while_compiling(file, f"_{copier.rpartition('.')[2]}", copier, function)
     title = f"copy the object with `{copier}` while torch compiles"
-    text = f"({made.name}({file.code(call.args[0].value)}) if {TRACED} else {file.code(call)})"
+    text = f"{made.name}({file.code(call.args[0].value)}) if {TRACED} else {file.code(call)}"
+    text = text if isinstance(file.parent(call), (cst.Assign, cst.Return)) else f"({text})"
     yield Candidate(title, "source", (*made.edits, file.replace(call, text)), _COPY_WHY)
     given, body = _parameters(function), body_of(function)
     if given is None or not body or not _only_returns(file, function):
