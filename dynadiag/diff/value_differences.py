@@ -85,10 +85,9 @@ def _first_difference(
     bits. Compiled code may store other bits in each run of one program: those are no difference. A backward graph
     begins with what its forward graph has come to.
     """
-    nodes = after.nodes_of(calls[1])
-    pairs = _matched_nodes(before.nodes_of(calls[0]), nodes)
+    pairs = _matched_nodes(before.nodes_of(calls[0]), after.nodes_of(calls[1]))
     apart = [(old, new) for old, new in pairs if old.summary.hash != new.summary.hash]
-    distances = _distances(pairs, nodes)
+    distances = _distances(pairs, after.nodes_of(calls[1]))
     before_it = rounding.get(calls[1].call, 0.0)
     beyond = [pair for pair in apart if _is_beyond(*pair, distances, before_it)]
     if not beyond:

@@ -19,7 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
-from dynadiag.fixes.user_globals import UserGlobals, lies_in
+from dynadiag.fixes.user_globals import UserGlobals, copy_of_state, lies_in
 from dynadiag.fixes.variants import OWN
 from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
 from dynadiag.trial.reachable_state import expand_objects, find_scalars
@@ -98,7 +98,7 @@ class StateAfter:
     def of(cls, call: ReplayableCall, globals_: UserGlobals, result: Any = None) -> StateAfter:
         """The state now. ``result`` is what the call returns."""
         outputs = copy_tensors(expand_objects(pytree.tree_leaves(result)))
-        tensors = {name: value.detach().clone() for name, value in call.named_state().items()}
+        tensors = {name: copy_of_state(value) for name, value in call.named_state().items()}
         tensors = {name: value for name, value in {**globals_.tensors(), **tensors}.items() if ".grad" not in name}
         held = {name: _plain(value) for name, value in globals_.scalars().items()}
         scalars = {**held, **scalars_of(call)}

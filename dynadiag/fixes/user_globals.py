@@ -65,7 +65,7 @@ class UserGlobals:
         named = dict(self._objects())
         kept = _sample(list(named.values()))
         wanted = {id(tensor) for tensor in kept}
-        return {name: value.detach().clone() for name, value in named.items() if id(value) in wanted}
+        return {name: copy_of_state(value) for name, value in named.items() if id(value) in wanted}
 
     def scalars(self) -> dict[str, Any]:
         """The numbers and texts now, by name."""
@@ -102,6 +102,12 @@ class UserGlobals:
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
         for space in self._namespaces:
             yield from ((space, name, value) for name, value in _own_globals(space) if isinstance(value, _SCALARS))
+
+
+def copy_of_state(value: torch.Tensor) -> torch.Tensor:
+    """A tensor as it is now, with its `requires_grad` and without its autograd graph."""
+    made = value.detach().clone()
+    return made.requires_grad_() if value.requires_grad else made
 
 
 def _held_by_classes(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:

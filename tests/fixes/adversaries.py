@@ -23,6 +23,7 @@ class Adversary:
     function: str = "target"
     in_library: bool = False  # whether the place of the break counts as a library's
     gb_id: str | None = None
+    backend: str = "eager"  # of the changed program
 
 
 def _program(body: str, calls: str, head: str = "", arguments: str = "x") -> str:
@@ -668,6 +669,17 @@ ADVERSARIES = {
         head="WEIGHT = torch.nn.Parameter(torch.ones(3))\n\n",
     ),
     # effects
+    "what is kept has a gradient": replace(
+        _change(
+            "SEEN.append((x.sum().item(), x * WEIGHT))\nreturn x * WEIGHT",
+            "x.sum().item()",
+            "in the graph, by the function",
+            "mutations",
+            head="SEEN, WEIGHT = [], torch.ones((), requires_grad=True)\n\n",
+            compiled=True,
+        ),
+        backend="aot_eager",
+    ),
     "the length is read behind": _effect("SEEN.append(x.sum().item())\nreturn x * len(SEEN)", "results gradients"),
     "what is kept was changed just before": _effect(
         "COUNT[0] += 1\nSEEN.append((COUNT[0], x.sum().item()))\nreturn x * 2", "mutations"

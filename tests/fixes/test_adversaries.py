@@ -128,7 +128,7 @@ def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_to
         return {"ends"}
     watch, other = CandidateWatch(asked), load(text, folder)
     plain = other.made() if candidate.whole_calls else original(other)
-    compiled = torch.compile(other.target, backend="eager") if one.compiled else plain
+    compiled = torch.compile(other.target, backend=one.backend) if one.compiled else plain
     try:
         other.run(lambda *args, **kwargs: watch(compiled, plain, args, kwargs))
     except Exception:  # noqa: BLE001 - the changed program ends with any of them

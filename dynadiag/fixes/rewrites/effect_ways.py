@@ -1,8 +1,8 @@
 """How torch calls a function that is made for its effect: after the graph, in it, or while it compiles.
 
 In the graph it is an operator with an effect: each backend keeps its place among the others, and no CUDA graph captures
-it. The function gets tensors without their gradients. Objects are given to it while torch compiles; one that the same
-call has changed before is not, and the call is left to a graph break.
+it. The function gets copies of tensors, without their gradients. Objects are given to it while torch compiles; one that
+the same call has changed before is not, and the call is left to a graph break.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _give_owner(context):
     tags=(torch.Tag.cudagraph_unsafe,),
 )
 def _run_effect(name, tensors, integers, floats):
-    getattr(_Effects, name)({"tensor": iter(tensors), "integer": iter(integers), "float": iter(floats)})
+    copies = [each.clone() for each in tensors]  # the graph may use the memory again, and the function may keep them
+    getattr(_Effects, name)({"tensor": iter(copies), "integer": iter(integers), "float": iter(floats)})
 
 
 @_run_effect.register_fake
