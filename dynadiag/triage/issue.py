@@ -131,12 +131,17 @@ def _failure_of(case: TriagedCase) -> FailureDocument | None:
     """The failure of the call that was reduced, which says more than an assertion of the program; not where only its
     memory differs: the program shows what that leads to.
     """
-    made, own = _failure_of_call(case), case.bisect.failure if case.bisect else None
+    made, own = _failure_of_call(case), _symptom(case) or (case.bisect.failure if case.bisect else None)
     return own if own is not None and (made is None or _SHARED_MEMORY in made.message) else made
 
 
 def _failure_of_call(case: TriagedCase) -> FailureDocument | None:
     return case.minify.failure if case.minify else None
+
+
+def _symptom(case: TriagedCase) -> FailureDocument | None:
+    """How the program itself fails, where it does so after the call that was reduced."""
+    return case.minify.symptom if case.minify is not None else None
 
 
 def _rung(case: TriagedCase) -> str | None:
@@ -229,27 +234,43 @@ def _description(case: TriagedCase) -> Iterator[str]:
     yield from (inline_code(strip_directories(text)) for text in leading)
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
-    failure = _failure_of(case)
+    symptom = _symptom(case)
+    failure = _failure_of_call(case) if symptom is not None else _failure_of(case)
     if failure is None and verdict == "stopped":
         sentence = _NOT_KNOWN
+    if symptom is not None and not case.redacted:
+        yield _told_symptom(symptom)
     if failure is not None:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
-        made = _failure_of_call(case)
-        if made is not None and made is not failure and not case.redacted:
-            sentence += f" In its compiled call, {inline_code(made.message.removeprefix(_GRAPH))}."
+        subject = "it" if symptom is None else "one of its calls"
+        sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}. {sentence}{how}"
     yield sentence
     yield from (inline_code(strip_directories(text)) for text in following)
     if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
 
+def _told_symptom(failure: FailureDocument) -> str:
+    """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
+    type_, message = unwrapped_error(failure.type, compared_values(failure.message) or failure.message)
+    message = _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
+    if not failure.asserted:
+        return f"The program {_ending(failure, type_, message)}; uncompiled it does not."
+    condition = inline_code(_whole_words(failure.asserted, _MAX_TOLD))
+    says = f": {inline_code(message)}" if message else ""
+    return f"The program asserts {condition}. Uncompiled it holds; compiled it does not{says}."
+
+
 def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
     type_, message = _error(failure, case)
     message = "" if case.redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
+    return _ending(failure, type_, message)
+
+
+def _ending(failure: FailureDocument, type_: str, message: str) -> str:
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}

@@ -7,12 +7,15 @@ line of the program that failed.
 
 from __future__ import annotations
 
+import ast
+import linecache
 import os
 import re
 import sys
 import textwrap
 import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +83,7 @@ class Signature:
     rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
     export: str | None = None  # the function that exports ("torch.export.export") in which it was raised
+    asserted: str | None = None  # the source of the program's assertion that failed
 
     @property
     def text(self) -> str:
@@ -171,7 +175,38 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         rung=rung,
         frames=tuple(map(_frame, _innermost_entries(inner)[:_MAX_FRAMES])),
         export=_export(error),
+        asserted=_asserted(error) if isinstance(error, AssertionError) else None,
     )
+
+
+def _asserted(error: AssertionError) -> str | None:
+    """The condition of the program that did not hold, or its call of a function that asserts, as source; ``None`` if
+    torch asserts.
+    """
+    if _deepest_torch_frame(error) is not None:
+        return None
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not path_in_packages(frame.filename)]
+    source = _source(own[-1]) if own else None
+    if source is None or not source.startswith("assert"):
+        return source
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Assert):
+                return ast.unparse(node.test)
+    return source
+
+
+def _source(frame: traceback.FrameSummary) -> str | None:
+    """The source of what a frame is at, in one line: the whole assertion for some releases of Python, its condition for
+    others. Columns are counted in bytes.
+    """
+    first, last, begin, end = frame.lineno, frame.end_lineno, frame.colno, frame.end_colno
+    if first is None or last is None or begin is None or end is None:
+        return None
+    lines = [linecache.getline(frame.filename, line).encode() for line in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    return " ".join(b"".join(lines).decode(errors="replace").split()) or None
 
 
 def _export(error: BaseException) -> str | None:

@@ -117,11 +117,39 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     shared = "output 0 and x share memory; uncompiled they do not"
     own = FailureDocument("exception", "AssertionError", "the buffer holds 300.0", None, None)
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {shared}", None, None)
-    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure)
+    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure, symptom=own)
     text = issue_text(replace(case, bisect=bisect, minify=minify))
     assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
-    assert f"In its compiled call, `{shared}`." in text
-    assert shared in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+    assert f"one of its calls gives a wrong result: `{shared}`." in text
+    assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (
+            FailureDocument("exception", "AssertionError", "", None, None, asserted="out.sum() == 4"),
+            "The program asserts `out.sum() == 4`. Uncompiled it holds; compiled it does not.",
+        ),
+        (
+            FailureDocument("exception", "AssertionError", "0.0 left\nmore", None, None, asserted="out.any()"),
+            "The program asserts `out.any()`. Uncompiled it holds; compiled it does not: `0.0 left`.",
+        ),
+        (
+            FailureDocument("exception", "ValueError", "no root", None, None),
+            "The program raises `ValueError: no root`; uncompiled it does not.",
+        ),
+        (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with exit code `1`; uncompiled"),
+    ],
+)
+def test_how_the_program_itself_fails_comes_before_the_call_that_is_wrong(own: FailureDocument, told: str) -> None:
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2", None, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure, symptom=own)))
+    said = text.split("### 🐛 Describe the bug\n\n")[1]
+    assert said.startswith(told)
+    assert "one of its calls gives a wrong result: `output 0 differs in 1 of 2`. Uncompiled it passes." in said
 
 
 def test_a_culprit_of_the_repro_that_two_graphs_have_is_one_row() -> None:
