@@ -31,6 +31,7 @@ from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
+from dynadiag.trial.outcome import ROUNDING
 
 __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
@@ -51,6 +52,7 @@ _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 _SAYS_LITTLE = frozenset(
     ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
 )
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -245,10 +247,12 @@ def _description(case: TriagedCase) -> Iterator[str]:
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         subject = "it" if symptom is None else "one of its calls"
-        sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}. {sentence}{how}"
+        passes_uncompiled = "" if symptom is not None and verdict == "found" else f" {sentence}"  # that is told
+        sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}.{passes_uncompiled}{how}"
     yield sentence
-    yield from (inline_code(strip_directories(text)) for text in following)
-    if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
+    if not passes:
+        yield from (inline_code(strip_directories(text)) for text in following)
+    elif case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
 
 
@@ -284,14 +288,15 @@ def _ending(failure: FailureDocument, type_: str, message: str) -> str:
 
 def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     """The notes that say more than the failure does, such as what a fake kernel promises in vain, and that uncompiled
-    code is at fault too; then other notes on a culprit by its name.
+    code is at fault too; then other notes on a culprit by its name, and that what differs is rounding.
     """
     notes = dict.fromkeys(text for part in (case.bisect, case.minify) if part is not None for text in part.notes)
     culprits = _culprits(case)
     operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
     names = tuple(f"{each.name} " for each in culprits)
     leading = [text for text in notes if text in BACKWARD_NOTES or (operators and text.startswith(operators))]
-    return leading, [text for text in notes if names and text.startswith(names) and text not in leading]
+    told = [text for text in notes if (names and text.startswith(names)) or ROUNDING in text]
+    return leading, [text for text in told if text not in leading]
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
@@ -321,15 +326,19 @@ def _operator(name: str) -> str:
 
 
 def _called_methods(case: TriagedCase) -> list[str]:
-    """The functions and methods that a proved repro calls or compiles, the first one first, and the methods of its
-    classes.
+    """The functions and methods that a proved repro calls or compiles, those in its functions first, and the methods of
+    its classes.
     """
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
+    inside = {
+        id(node) for function in ast.walk(tree) if isinstance(function, _FUNCTIONS) for node in ast.walk(function)
+    }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     functions = [function for call in calls for function in (call.func, *call.args)]
-    places = [(f.lineno, f.col_offset, f.attr) for f in functions if isinstance(f, ast.Attribute)]
+    called = [f for f in functions if isinstance(f, ast.Attribute) and not f.attr.startswith("_")]
+    called.sort(key=lambda f: (id(f) not in inside, f.lineno, f.col_offset))
     methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
-    return [name for _, _, name in sorted(places) if name not in _SAYS_LITTLE] + methods
+    return [f.attr for f in called if f.attr not in _SAYS_LITTLE] + methods
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

@@ -72,6 +72,7 @@ _PEER_IS_GONE = re.compile(
 )
 _COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
 _MISMATCHED = re.compile(r"Mismatched elements: (\d+) / (\d+)")
+_SCALARS = re.compile(r"Expected (\S+) but got (\S+)\.$", re.M)
 _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 # What torch puts around an error: the message has its type and its own message.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
@@ -216,12 +217,14 @@ def compared_values(message: str) -> str | None:
 
     >>> compared_values("Tensor-likes are not close!\\n\\nMismatched elements: 2 / 24 (8.3%)")
     '2 of 24 elements differ'
+    >>> compared_values("Scalars are not close!\\n\\nExpected 3.0 but got inf.")
+    'inf instead of 3.0'
     """
     if _COMPARISON.match(message) is None:
         return None
-    apart, largest = _MISMATCHED.search(message), _LARGEST.search(message)
+    apart, largest, scalars = _MISMATCHED.search(message), _LARGEST.search(message), _SCALARS.search(message)
     if apart is None:
-        return message.partition("\n")[0]
+        return f"{scalars[2]} instead of {scalars[1]}" if scalars else message.partition("\n")[0]
     by = f", by up to {float(largest[1]):.3g}" if largest else ""
     return f"{apart[1]} of {apart[2]} elements differ{by}"
 
