@@ -44,8 +44,9 @@ _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
-# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon.
-_MESSAGE_WORDS = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
+# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
+# with an apostrophe is two for GitHub.
+_MESSAGE_WORDS = re.compile(r"""(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.

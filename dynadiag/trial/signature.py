@@ -158,6 +158,7 @@ _MAX_FRAMES = 8
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _PROGRAM = "program"  # a frame outside torch
 _RAISES_AGAIN = " in compile_wrapper"  # torch/_dynamo/eval_frame.py
+_CHECKS = re.compile(r"torch/__init__\.py:\d+ in _check")  # functions that raise what their caller found
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
@@ -274,10 +275,11 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    """The innermost frame in torch; none where torch took the frames away: that of the compiled call only raises again
-    what Dynamo does not support.
+    """The innermost frame in torch that does not only check something for its caller; none where torch took the frames
+    away: that of the compiled call only raises again what Dynamo does not support.
     """
-    found = next((frame for frame in map(_frame, _innermost_entries(error)) if frame != _PROGRAM), None)
+    frames = (frame for frame in map(_frame, _innermost_entries(error)) if not _CHECKS.match(frame))
+    found = next((frame for frame in frames if frame != _PROGRAM), None)
     return None if found is None or found.endswith(_RAISES_AGAIN) else found
 
 

@@ -322,6 +322,7 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
             "one of the variables needed has changed: [torch.FloatTensor [1, 1]]",
             "one of the variables needed has changed",
         ),
+        ("RuntimeError", "you're calling 'mine' here, which isn't right", "calling here which right"),
         ("RuntimeError", "a b c d e f g h i j", "a b c d e f g h"),
         ("TorchRuntimeError", "no matter what", "TorchRuntimeError"),
         ("Unsupported", "Unsupported call\n  Explanation: Dynamo cannot trace `f`", "Unsupported call"),
