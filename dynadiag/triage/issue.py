@@ -51,7 +51,21 @@ _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all o
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
 _SAYS_LITTLE = frozenset(
-    ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
+    (
+        "__init__",
+        "__call__",
+        "compile",
+        "tolist",
+        "item",
+        "ones",
+        "zeros",
+        "full",
+        "tensor",
+        "arange",
+        "randn",
+        "assert_close",
+        "equal",
+    )
 )
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
@@ -202,6 +216,9 @@ def _error_itself(failure: FailureDocument) -> tuple[str, str]:
         return "wrong result", difference
     if failure.kind == "signal":
         return type_, ""
+    if failure.kind == "exit":
+        code = f"exit code {type_}"
+        return code, failure.message.removeprefix(code).removeprefix(": ")
     if _asserts(failure):
         return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
     diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
@@ -259,7 +276,8 @@ def _description(case: TriagedCase) -> Iterator[str]:
 
 def _told_symptom(failure: FailureDocument) -> str:
     """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
-    type_, message = unwrapped_error(failure.type, compared_values(failure.message) or failure.message)
+    type_, message = _error_itself(failure)
+    message = message.removeprefix(_ASSERTION).removeprefix(": ")
     message = _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
     if not failure.asserted:
         return f"The program {_ending(failure, type_, message)}; uncompiled it does not."
@@ -281,8 +299,10 @@ def _ending(failure: FailureDocument, type_: str, message: str) -> str:
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
     if failure.kind in plain:
         return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
-    if failure.kind in ("signal", "exit"):
-        return f"{'is killed by' if failure.kind == 'signal' else 'ends with exit code'} {inline_code(failure.type)}"
+    if failure.kind == "signal":
+        return f"is killed by {inline_code(failure.type)}"
+    if failure.kind == "exit":
+        return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
     where = f" in {inline_code(failure.where)}" if failure.where else ""
     return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
 
@@ -309,12 +329,12 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
     type_, message = _error(failure, case)
-    vague = hasattr(builtins, type_) or type_ == "Unsupported"
+    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit"
     said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if vague else []
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
     names = names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [*(said or [type_]), *names[:1], file, "torch.compile"]
+    words = [*(said or [type_] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"
@@ -327,8 +347,8 @@ def _operator(name: str) -> str:
 
 
 def _called_methods(case: TriagedCase) -> list[str]:
-    """The functions and methods that a proved repro calls or compiles, those in its functions first, and the methods of
-    its classes.
+    """Special methods of a proved repro's classes, then the functions and methods that it calls or compiles: those in
+    its functions first, and of these torch's.
     """
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
     inside = {
@@ -337,9 +357,9 @@ def _called_methods(case: TriagedCase) -> list[str]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     functions = [function for call in calls for function in (call.func, *call.args)]
     called = [f for f in functions if isinstance(f, ast.Attribute) and not f.attr.startswith("_")]
-    called.sort(key=lambda f: (id(f) not in inside, f.lineno, f.col_offset))
+    called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
     methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
-    return [f.attr for f in called if f.attr not in _SAYS_LITTLE] + methods
+    return [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_LITTLE]
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

@@ -87,9 +87,12 @@ class Signature:
 
     @property
     def text(self) -> str:
-        """The type and the first line of the message, cut to 200 characters: `ValueError: no such axis`."""
+        """The type and the first line of the message, cut to 200 characters: `ValueError: no such axis`. The message of
+        an exit code has it.
+        """
         first = "".join(self.message.strip().splitlines()[:1])
-        return ": ".join(filter(None, (self.type, textwrap.shorten(first, _MAX_SHOWN, placeholder=" ..."))))
+        type_ = "" if self.kind == "exit" else self.type
+        return ": ".join(filter(None, (type_, textwrap.shorten(first, _MAX_SHOWN, placeholder=" ..."))))
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""

@@ -139,7 +139,7 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
             FailureDocument("exception", "ValueError", "no root", None, None),
             "The program raises `ValueError: no root`; uncompiled it does not.",
         ),
-        (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with exit code `1`; uncompiled"),
+        (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with `exit code 1`; uncompiled"),
     ],
 )
 def test_how_the_program_itself_fails_comes_before_the_call_that_is_wrong(own: FailureDocument, told: str) -> None:
@@ -174,7 +174,8 @@ def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
     [
         ("exception", "ValueError", "no\nmore", "raises `ValueError: no` in `torch/a.py:1 in f`"),
         ("signal", "SIGSEGV", "killed by SIGSEGV", "is killed by `SIGSEGV`"),
-        ("exit", "3", "exit code 3", "ends with exit code `3`"),
+        ("exit", "3", "exit code 3", "ends with `exit code 3`"),
+        ("exit", "1", "exit code 1: too few", "ends with `exit code 1: too few`"),
         ("hang", "timeout", "did not end in time", "does not end"),
         ("nan", "nan", "GraphModule: output 0", "gives NaN where it gives none uncompiled: `output 0`"),
     ],
@@ -294,7 +295,8 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     )
     assert "+sin+lowering.py+" in issue_text(a_case(bisect=None, repro=setting))
     members = (
-        "class A:\n    def __hash__(self):\n        return 1\nassert torch.compile(f)().tolist() == [len({A()})]\n"
+        "class A:\n    def __init__(self):\n        self.x.add_(1)\n    def __hash__(self):\n        return 1\n"
+        "assert torch.compile(f)().tolist() == [len({A()})]\n"
     )
     assert "+__hash__+lowering.py+" in issue_text(a_case(bisect=None, repro=members))
     assert of_source.minify is not None
@@ -336,6 +338,16 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     )
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
+
+
+def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
+    case = a_case(bisect=None, repro="import torch\ndef f(x):\n    x.seen.append(1)\n    return torch.add(x, 1)\n")
+    assert case.minify is not None
+    for message, title, words in (("exit code 3", "", "add"), ("exit code 3: too few", ": too few", "too+few")):
+        failure = FailureDocument("exit", "3", message, None, None)
+        text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+        assert text.startswith(f"# torch.compile with backend `inductor`: `exit code 3{title}`\n")
+        assert f"?q=is%3Aissue+{words}+torch.compile>" in text
 
 
 def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
