@@ -26,7 +26,7 @@ from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
 from dynadiag.minify.repro_header import strip_directories
-from dynadiag.recording.torch_text.failures import compared_values, first_error, unwrapped_error
+from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
@@ -46,7 +46,9 @@ _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
 # What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
 # with an apostrophe is two for GitHub.
-_MESSAGE_WORDS = re.compile(r"""(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
+_MESSAGE_WORDS = re.compile(
+    r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
+)
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
@@ -221,8 +223,7 @@ def _error_itself(failure: FailureDocument) -> tuple[str, str]:
         return code, failure.message.removeprefix(code).removeprefix(": ")
     if _asserts(failure):
         return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
-    diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
-    return type_.replace("wrong_result", "wrong result"), diagnostic or message
+    return type_.replace("wrong_result", "wrong result"), message
 
 
 def _asserts(failure: FailureDocument) -> bool:
@@ -276,21 +277,23 @@ def _description(case: TriagedCase) -> Iterator[str]:
 
 def _told_symptom(failure: FailureDocument) -> str:
     """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
-    type_, message = _error_itself(failure)
-    message = message.removeprefix(_ASSERTION).removeprefix(": ")
-    message = _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
     if not failure.asserted:
-        return f"The program {_ending(failure, type_, message)}; uncompiled it does not."
-    condition = inline_code(_whole_words(failure.asserted, _MAX_TOLD))
+        type_, message = _error_itself(failure)
+        return f"The program {_ending(failure, type_, _in_short(message))}; uncompiled it does not."
+    message = _in_short(compared_values(failure.message) or failure.message)
     says = f": {inline_code(message)}" if message else ""
+    condition = inline_code(_in_short(failure.asserted))
     return f"The program asserts {condition}. Uncompiled it holds; compiled it does not{says}."
+
+
+def _in_short(text: str) -> str:
+    return _whole_words(strip_directories(first_line(text)), _MAX_TOLD)
 
 
 def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
     type_, message = _error(failure, case)
-    message = "" if case.redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
-    return _ending(failure, type_, message)
+    return _ending(failure, type_, "" if case.redacted else _in_short(message))
 
 
 def _ending(failure: FailureDocument, type_: str, message: str) -> str:
@@ -329,10 +332,12 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
     type_, message = _error(failure, case)
-    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit"
-    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if vague else []
+    of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
+    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
+    message = first_line(message).removeprefix("error: ")
+    said = _MESSAGE_WORDS.sub(" ", message).split()[:_MAX_SEARCHED] if vague else []
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
-    names = names or ([] if said else _called_methods(case))
+    names = [] if of_compiler else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
     words = [*(said or [type_] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))

@@ -340,6 +340,19 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
 
 
+def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:
+    diagnostic = "error: conflicting declaration \u2018auto tmp\u2019"
+    raised = f"CppCompileError: C++ compile error\n\nOutput:\na.cpp:1:2: {diagnostic}\n"
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument(
+        "exception", "torch._inductor.exc.InductorError", raised, "torch/cpp_builder.py:1 in f", None
+    )
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert f"`CppCompileError: {diagnostic}`" in text.splitlines()[0]
+    assert "?q=is%3Aissue+conflicting+declaration+cpp_builder.py+torch.compile>" in text
+
+
 def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
     case = a_case(bisect=None, repro="import torch\ndef f(x):\n    x.seen.append(1)\n    return torch.add(x, 1)\n")
     assert case.minify is not None

@@ -38,7 +38,8 @@ _USER_STACKS = (
     "\nfrom user code:",
     "\nOriginal traceback:",
 )
-_OUTPUT = "\nOutput:\n"  # CppCompileError: what the compiler printed follows
+_CPP = "CppCompileError"
+_OUTPUT = "\nOutput:\n"  # of it: what the compiler printed follows
 _LINKER = re.compile(  # of GNU, LLVM and Apple; what its driver adds, "ld returned 1 exit status", tells nothing
     r"^(?:.*?: )?(?P<text>"
     r"(?:cannot find|unable to find library|library not found for) -l.*|undefined (?:reference|symbol).*)$"
@@ -132,7 +133,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         is_backward=is_backward,
         backend=backend and backend["name"],
         files=tuple(frame["file"] for frame in _FILE.finditer(below)),
-        is_cpp="CppCompileError" in reason.partition("\n")[0],
+        is_cpp=_CPP in reason.partition("\n")[0],
         is_lowering=reason.startswith("LoweringException"),
         blamed=_blamed(reason, traceback),
         operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
@@ -197,7 +198,8 @@ def first_error(lines: list[str]) -> str:
 
 def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     """Return the type and the message of the error itself, without the wrappers that torch puts around it. Of what
-    Dynamo does not support the first line is the kind, with the explanation that follows it.
+    Dynamo does not support the first line is the kind, with the explanation that follows it; of what a C++ compiler
+    refuses, its first error.
 
     >>> unwrapped_error("torch._inductor.exc.InductorError", "LoweringException: ValueError: no")
     ('ValueError', 'no')
@@ -205,10 +207,14 @@ def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     ('ValueError', 'of ours: no')
     >>> unwrapped_error("torch._dynamo.exc.Unsupported", "Unsupported call\\n  Explanation: It is `f`.\\n  Hint: no")
     ('Unsupported', 'Unsupported call: It is `f`.\\n  Hint: no')
+    >>> unwrapped_error("InductorError", "CppCompileError: C++ compile error\\n\\nOutput:\\na.cpp:1:2: error: no 'x'")
+    ('CppCompileError', "error: no 'x'")
     """
     type_ = type_.rpartition(".")[2]
     while type_ in _WRAPPERS and (inner := _INNER.match(message)) and inner["type"].rpartition(".")[2].isidentifier():
         type_, message = inner["type"].rpartition(".")[2], inner["message"]
+    if type_ == _CPP and (diagnostic := first_error(message.splitlines())):
+        return type_, diagnostic
     return type_, _EXPLAINED.sub(": ", message, count=1) if type_ == "Unsupported" else message
 
 
