@@ -17,6 +17,7 @@ __all__ = [
     "PREDISPATCH",
     "TritonKernelCall",
     "VmapStep",
+    "autocast_blocks",
     "base_of",
     "in_transform",
     "is_transform_boundary",
@@ -38,6 +39,23 @@ _TRANSFORM = (
     *("_grad_", "_wrap_for_grad", "_jvp_", "_dual"),
 )
 _UNWRAPS = ("_wrap_for_grad", "_unwrap_for_grad", "_unpack_dual")
+
+
+def autocast_blocks(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """The nodes of Dynamo's graph that leave an autocast, each with the one that entered it; only those that are nested
+    as statements are. The arguments of the second are those of `torch.autocast`. 2.11 to 2.15.
+    """
+    blocks: dict[fx.Node, fx.Node] = {}
+    entered: list[fx.Node] = []
+    for node in graph.nodes:
+        if node.target is torch.amp._enter_autocast:
+            entered.append(node)
+        elif node.target is torch.amp._exit_autocast and entered:
+            if entered.pop() is node.args[0]:
+                blocks[node] = node.args[0]
+            else:
+                entered.clear()
+    return blocks
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -15,7 +15,10 @@ __all__ = ["BisectDocument", "CulpritDocument", "FailureDocument", "ReleaseChang
 
 @dataclass(frozen=True, slots=True)
 class FailureDocument:
-    """A failure in a document: its signature, with the line of the program that was running, and the rank of a job."""
+    """A failure in a document: its signature, with the line of the program that was running, and the rank of a job.
+
+    ``asserted`` is the source of the program's assertion that failed.
+    """
 
     kind: str
     type: str
@@ -23,13 +26,16 @@ class FailureDocument:
     where: str | None
     program_line: str | None
     rank: int | None = None
+    asserted: str | None = None
 
     @classmethod
     def of(cls, failure: Signature | None) -> FailureDocument | None:
         """The failure of a trial; None where it passed."""
         if failure is None:
             return None
-        return cls(failure.kind, failure.type, failure.message, failure.where, failure.user, failure.rank)
+        return cls(
+            failure.kind, failure.type, failure.message, failure.where, failure.user, failure.rank, failure.asserted
+        )
 
 
 class CulpritDocument(msgspec.Struct, frozen=True):

@@ -71,10 +71,11 @@ _VERDICT_HELP = {
 class MinifyResult:
     """The result of minifying. ``verdict`` is ``reduced``, or the reason why nothing was reduced.
 
-    ``failure`` is the program's failure, ``reduced`` the repro's. ``proof`` says in words which runs prove the repro.
-    ``missing`` names objects of the program that could not be written. ``bisect_verdict`` is the bisection of the
-    repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh process. ``versions`` is
-    the search over releases of torch with the repro.
+    ``failure`` is the program's failure, ``reduced`` the repro's. Where the program fails later than the compiled call
+    that is wrong or raises, ``failure`` is that of the call, and ``symptom`` the program's. ``proof`` says in words
+    which runs prove the repro. ``missing`` names objects of the program that could not be written. ``bisect_verdict``
+    is the bisection of the repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh
+    process. ``versions`` is the search over releases of torch with the repro.
     """
 
     verdict: str
@@ -107,6 +108,7 @@ class MinifyResult:
     notes: tuple[str, ...] = ()
     side_finds: tuple[str, ...] = ()
     versions: BisectDocument | None = None
+    symptom: Signature | None = None
 
     @property
     def since(self) -> str | None:
@@ -148,6 +150,7 @@ class MinifyDocument(CommandDocument):
     verdict: str
     rung: str | None
     failure: FailureDocument | None
+    symptom: FailureDocument | None  # how the program fails, where `failure` is that of a compiled call before
     level: str  # "graph" or "source"
     nodes_before: int | None
     nodes_after: int | None
@@ -179,6 +182,7 @@ def minify_document(result: MinifyResult, target: str) -> MinifyDocument:
         result,
         target=target,
         failure=FailureDocument.of(result.failure),
+        symptom=FailureDocument.of(result.symptom),
         seconds=round(result.seconds, 2),
         bisected=tuple(ReproCulpritDocument(each.group, each.name, each.graph) for each in culprits),
     )

@@ -152,7 +152,8 @@ class _Minimizer:
         if place is None:
             return replace(base, verdict="no_difference" if failure.kind in COMPARISON_FAILURES else "no_call")
         if place.accuracy or place.caught:
-            base = replace(base, failure=place.signature)
+            own = None if base.failure is not None and base.failure.is_wrong_result else base.failure
+            base = replace(base, failure=place.signature, symptom=own)
         return self._reduce(base, place, located)
 
     def _seconds_to_prove(self, first: Outcome) -> float:

@@ -63,6 +63,7 @@ from minifier.vmap_folding import fold_vmaps
 __all__ = ["reduce_and_exit"]
 
 _MAX_WIDTH = 4  # a size takes up to four values before the next one is tried: more candidates at once are in vain
+_ALONE = "run by itself, outside of the program, "
 _SLACK, _FACTOR = 60.0, 10.0  # for the time limit of a candidate: a busy machine slows a compile tenfold
 
 
@@ -242,7 +243,7 @@ class _Reducer:
             )
             if self._matcher(same_failure_standalone)(outcome.signature, self._task.reference):
                 if not self._trials.passes_uncompiled(module, inputs, around):
-                    TRIAL.send(Note(f"{_form_name(module)} alone fails uncompiled too"))
+                    TRIAL.send(Note(f"{_ALONE}{_form_name(module)} fails uncompiled too"))
                     return None
                 self._compile_settings = around
                 self._trials.limits = replace(self._trials.limits, seconds=self._time_limit(outcome.seconds))
@@ -252,7 +253,7 @@ class _Reducer:
                 return outcome
         found = outcome.signature
         text = f"fails in another way: {found.type}: {found.message[:200]}" if found else "does not fail"
-        TRIAL.send(Note(f"{_form_name(module)} alone {text}"))
+        TRIAL.send(Note(f"{_ALONE}{_form_name(module)} {text}"))
         return None
 
     def _call_modes(self, inputs: list[Any]) -> list[tuple[bool | None, bool]]:
@@ -410,7 +411,7 @@ def _answers(task: ReductionTask) -> list[Outcome]:
 
 def _form_name(module: GraphModule) -> str:
     aten = any(isinstance(node.target, torch._ops.OpOverload) for node in module.graph.nodes)
-    return "the graph of its ATen operators" if aten else "Dynamo's graph"
+    return "the same graph, as ATen operators," if aten else "the graph that Dynamo made"
 
 
 def _count_operations(module: GraphModule) -> int:

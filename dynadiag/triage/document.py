@@ -81,6 +81,7 @@ def redacted_minify(made: MinifyDocument) -> MinifyDocument:
         made,
         target=LEFT_OUT,
         failure=_failure(made.failure),
+        symptom=_failure(made.symptom),
         repro=None,
         proof=(),
         bisected=tuple(msgspec.structs.replace(each, name=LEFT_OUT) for each in made.bisected),

@@ -26,11 +26,12 @@ from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
 from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
 from dynadiag.minify.repro_header import strip_directories
-from dynadiag.recording.torch_text.failures import compared_values, first_error, unwrapped_error
+from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
+from dynadiag.trial.outcome import ROUNDING
 
 __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
@@ -43,14 +44,32 @@ _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
 _NODE_NUMBER = re.compile(r"_\d+$")
-# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon.
-_MESSAGE_WORDS = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*""")
+# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
+# with an apostrophe is two for GitHub.
+_MESSAGE_WORDS = re.compile(
+    r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
+)
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
 _SAYS_LITTLE = frozenset(
-    ("compile", "tolist", "item", "ones", "zeros", "full", "tensor", "arange", "randn", "assert_close", "equal")
+    (
+        "__init__",
+        "__call__",
+        "compile",
+        "tolist",
+        "item",
+        "ones",
+        "zeros",
+        "full",
+        "tensor",
+        "arange",
+        "randn",
+        "assert_close",
+        "equal",
+    )
 )
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
@@ -131,12 +150,17 @@ def _failure_of(case: TriagedCase) -> FailureDocument | None:
     """The failure of the call that was reduced, which says more than an assertion of the program; not where only its
     memory differs: the program shows what that leads to.
     """
-    made, own = _failure_of_call(case), case.bisect.failure if case.bisect else None
+    made, own = _failure_of_call(case), _symptom(case) or (case.bisect.failure if case.bisect else None)
     return own if own is not None and (made is None or _SHARED_MEMORY in made.message) else made
 
 
 def _failure_of_call(case: TriagedCase) -> FailureDocument | None:
     return case.minify.failure if case.minify else None
+
+
+def _symptom(case: TriagedCase) -> FailureDocument | None:
+    """How the program itself fails, where it does so after the call that was reduced."""
+    return case.minify.symptom if case.minify is not None else None
 
 
 def _rung(case: TriagedCase) -> str | None:
@@ -194,10 +218,12 @@ def _error_itself(failure: FailureDocument) -> tuple[str, str]:
         return "wrong result", difference
     if failure.kind == "signal":
         return type_, ""
+    if failure.kind == "exit":
+        code = f"exit code {type_}"
+        return code, failure.message.removeprefix(code).removeprefix(": ")
     if _asserts(failure):
         return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
-    diagnostic = first_error(message.splitlines()) if type_ == "CppCompileError" else ""
-    return type_.replace("wrong_result", "wrong result"), diagnostic or message
+    return type_.replace("wrong_result", "wrong result"), message
 
 
 def _asserts(failure: FailureDocument) -> bool:
@@ -229,48 +255,72 @@ def _description(case: TriagedCase) -> Iterator[str]:
     yield from (inline_code(strip_directories(text)) for text in leading)
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
-    failure = _failure_of(case)
+    symptom = _symptom(case)
+    failure = _failure_of_call(case) if symptom is not None else _failure_of(case)
     if failure is None and verdict == "stopped":
         sentence = _NOT_KNOWN
+    if symptom is not None and not case.redacted:
+        yield _told_symptom(symptom)
     if failure is not None:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        sentence = f"{compiled}, it {_how_it_fails(failure, case)}. {sentence}{how}"
-        made = _failure_of_call(case)
-        if made is not None and made is not failure and not case.redacted:
-            sentence += f" In its compiled call, {inline_code(made.message.removeprefix(_GRAPH))}."
+        subject = "it" if symptom is None else "one of its calls"
+        passes_uncompiled = "" if symptom is not None and verdict == "found" else f" {sentence}"  # that is told
+        sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}.{passes_uncompiled}{how}"
     yield sentence
-    yield from (inline_code(strip_directories(text)) for text in following)
-    if passes and case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
+    if not passes:
+        yield from (inline_code(strip_directories(text)) for text in following)
+    elif case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
+
+
+def _told_symptom(failure: FailureDocument) -> str:
+    """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
+    if not failure.asserted:
+        type_, message = _error_itself(failure)
+        return f"The program {_ending(failure, type_, _in_short(message))}; uncompiled it does not."
+    message = _in_short(compared_values(failure.message) or failure.message)
+    says = f": {inline_code(message)}" if message else ""
+    condition = inline_code(_in_short(failure.asserted))
+    return f"The program asserts {condition}. Uncompiled it holds; compiled it does not{says}."
+
+
+def _in_short(text: str) -> str:
+    return _whole_words(strip_directories(first_line(text)), _MAX_TOLD)
 
 
 def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
     type_, message = _error(failure, case)
-    message = "" if case.redacted else _whole_words(strip_directories(first_line(message)), _MAX_TOLD)
+    return _ending(failure, type_, "" if case.redacted else _in_short(message))
+
+
+def _ending(failure: FailureDocument, type_: str, message: str) -> str:
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
     if failure.kind in plain:
         return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
-    if failure.kind in ("signal", "exit"):
-        return f"{'is killed by' if failure.kind == 'signal' else 'ends with exit code'} {inline_code(failure.type)}"
+    if failure.kind == "signal":
+        return f"is killed by {inline_code(failure.type)}"
+    if failure.kind == "exit":
+        return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
     where = f" in {inline_code(failure.where)}" if failure.where else ""
     return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
 
 
 def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     """The notes that say more than the failure does, such as what a fake kernel promises in vain, and that uncompiled
-    code is at fault too; then other notes on a culprit by its name.
+    code is at fault too; then other notes on a culprit by its name, and that what differs is rounding.
     """
     notes = dict.fromkeys(text for part in (case.bisect, case.minify) if part is not None for text in part.notes)
     culprits = _culprits(case)
     operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
     names = tuple(f"{each.name} " for each in culprits)
     leading = [text for text in notes if text in BACKWARD_NOTES or (operators and text.startswith(operators))]
-    return leading, [text for text in notes if names and text.startswith(names) and text not in leading]
+    told = [text for text in notes if (names and text.startswith(names)) or ROUNDING in text]
+    return leading, [text for text in told if text not in leading]
 
 
 def _search_link(case: TriagedCase) -> Iterator[str]:
@@ -282,12 +332,14 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
         return
     parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
     type_, message = _error(failure, case)
-    vague = hasattr(builtins, type_) or type_ == "Unsupported"
-    said = _MESSAGE_WORDS.sub(" ", first_line(message)).split()[:_MAX_SEARCHED] if vague else []
+    of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
+    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
+    message = first_line(message).removeprefix("error: ")
+    said = _MESSAGE_WORDS.sub(" ", message).split()[:_MAX_SEARCHED] if vague else []
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
-    names = names or ([] if said else _called_methods(case))
+    names = [] if of_compiler else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [*(said or [type_]), *names[:1], file, "torch.compile"]
+    words = [*(said or [type_] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"
@@ -300,15 +352,19 @@ def _operator(name: str) -> str:
 
 
 def _called_methods(case: TriagedCase) -> list[str]:
-    """The functions and methods that a proved repro calls or compiles, the first one first, and the methods of its
-    classes.
+    """Special methods of a proved repro's classes, then the functions and methods that it calls or compiles: those in
+    its functions first, and of these torch's.
     """
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
+    inside = {
+        id(node) for function in ast.walk(tree) if isinstance(function, _FUNCTIONS) for node in ast.walk(function)
+    }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     functions = [function for call in calls for function in (call.func, *call.args)]
-    places = [(f.lineno, f.col_offset, f.attr) for f in functions if isinstance(f, ast.Attribute)]
+    called = [f for f in functions if isinstance(f, ast.Attribute) and not f.attr.startswith("_")]
+    called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
     methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
-    return [name for _, _, name in sorted(places) if name not in _SAYS_LITTLE] + methods
+    return [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_LITTLE]
 
 
 def _repro(case: TriagedCase) -> Iterator[str]:

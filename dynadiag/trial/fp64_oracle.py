@@ -30,6 +30,7 @@ _TOLERANCE = {
     torch.complex128: (1e-7, 1e-7),
     torch.complex64: (1.3e-6, 1e-5),
 }
+_INF = float("inf")
 _ERROR_FACTOR = 4.0  # the allowed error, as a multiple of the largest error of eager and of the samples of rounding
 _MIN_SAMPLES = 4
 _MAX_SAMPLES = 64  # chance decides on which side of a threshold a value falls, so more samples may be needed
@@ -275,7 +276,7 @@ def beyond_rounding(
 def _error(value: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """The absolute error of each element: 0 where both are NaN or the same infinity, infinite where only one is."""
     agrees = (value == truth) | (value.isnan() & truth.isnan())
-    return torch.where(agrees, 0.0, (value - truth).abs().nan_to_num(float("inf")))
+    return torch.where(agrees, 0.0, (value - truth).abs().nan_to_num(_INF, _INF))
 
 
 def _suspects(
@@ -290,7 +291,7 @@ def _suspects(
 
 def _describe(name: str, expected: torch.Tensor, actual: torch.Tensor, atol: float, rtol: float) -> str:
     apart = ~torch.isclose(actual, expected, rtol, atol, equal_nan=True)
-    worst = (actual - expected).abs()[apart].nan_to_num(float("inf")).max().item() if bool(apart.any()) else 0.0
+    worst = (actual - expected).abs()[apart].nan_to_num(_INF, _INF).max().item() if bool(apart.any()) else 0.0
     count, total = int(apart.sum()), apart.numel()
     return f"{name} differs in {count} of {total} elements, by up to {worst:.3g} (rtol {rtol:g}, atol {atol:g})"
 

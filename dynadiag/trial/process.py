@@ -166,7 +166,7 @@ def _report_exit(error: SystemExit) -> int:
         TRIAL.send(TrialEnded(None, run_facts()))
         return 0
     number = (code if isinstance(code, int) else 1) & 0xFF
-    message = f"exit code {number}" if isinstance(code, int) else str(code)
+    message = f"exit code {number}" if isinstance(code, int) else f"exit code {number}: {code}"
     if not isinstance(code, int):
         print(code, file=sys.stderr)  # noqa: T201 - as Python does
     TRIAL.send(TrialEnded(Signature("exit", str(number), message), run_facts()))

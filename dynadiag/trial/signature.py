@@ -7,12 +7,15 @@ line of the program that failed.
 
 from __future__ import annotations
 
+import ast
+import linecache
 import os
 import re
 import sys
 import textwrap
 import traceback
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,12 +83,16 @@ class Signature:
     rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
     export: str | None = None  # the function that exports ("torch.export.export") in which it was raised
+    asserted: str | None = None  # the source of the program's assertion that failed
 
     @property
     def text(self) -> str:
-        """The type and the first line of the message, cut to 200 characters: `ValueError: no such axis`."""
+        """The type and the first line of the message, cut to 200 characters: `ValueError: no such axis`. The message of
+        an exit code has it.
+        """
         first = "".join(self.message.strip().splitlines()[:1])
-        return ": ".join(filter(None, (self.type, textwrap.shorten(first, _MAX_SHOWN, placeholder=" ..."))))
+        type_ = "" if self.kind == "exit" else self.type
+        return ": ".join(filter(None, (type_, textwrap.shorten(first, _MAX_SHOWN, placeholder=" ..."))))
 
     def same_as(self, other: Signature) -> bool:
         """Whether both are the same failure, seen at the same rung."""
@@ -154,6 +161,7 @@ _MAX_FRAMES = 8
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _PROGRAM = "program"  # a frame outside torch
 _RAISES_AGAIN = " in compile_wrapper"  # torch/_dynamo/eval_frame.py
+_CHECKS = re.compile(r"torch/__init__\.py:\d+ in _check")  # functions that raise what their caller found
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
 
@@ -171,7 +179,38 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         rung=rung,
         frames=tuple(map(_frame, _innermost_entries(inner)[:_MAX_FRAMES])),
         export=_export(error),
+        asserted=_asserted(error) if isinstance(error, AssertionError) else None,
     )
+
+
+def _asserted(error: AssertionError) -> str | None:
+    """The condition of the program that did not hold, or its call of a function that asserts, as source; ``None`` if
+    torch asserts.
+    """
+    if _deepest_torch_frame(error) is not None:
+        return None
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not path_in_packages(frame.filename)]
+    source = _source(own[-1]) if own else None
+    if source is None or not source.startswith("assert"):
+        return source
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Assert):
+                return ast.unparse(node.test)
+    return source
+
+
+def _source(frame: traceback.FrameSummary) -> str | None:
+    """The source of what a frame is at, in one line: the whole assertion for some releases of Python, its condition for
+    others. Columns are counted in bytes.
+    """
+    first, last, begin, end = frame.lineno, frame.end_lineno, frame.colno, frame.end_colno
+    if first is None or last is None or begin is None or end is None:
+        return None
+    lines = [linecache.getline(frame.filename, line).encode() for line in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    return " ".join(b"".join(lines).decode(errors="replace").split()) or None
 
 
 def _export(error: BaseException) -> str | None:
@@ -239,10 +278,11 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    """The innermost frame in torch; none where torch took the frames away: that of the compiled call only raises again
-    what Dynamo does not support.
+    """The innermost frame in torch that does not only check something for its caller; none where torch took the frames
+    away: that of the compiled call only raises again what Dynamo does not support.
     """
-    found = next((frame for frame in map(_frame, _innermost_entries(error)) if frame != _PROGRAM), None)
+    frames = (frame for frame in map(_frame, _innermost_entries(error)) if not _CHECKS.match(frame))
+    found = next((frame for frame in frames if frame != _PROGRAM), None)
     return None if found is None or found.endswith(_RAISES_AGAIN) else found
 
 

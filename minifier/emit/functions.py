@@ -31,6 +31,7 @@ from minifier.emit.hops import HOPS
 from minifier.emit.identifiers import NameAllocator
 from minifier.emit.tensor_literals import exact_expression
 from minifier.errors import EmitError
+from minifier.torch_private import autocast_blocks
 from minifier.triton_launches import kernel_name, launched_kernel
 
 __all__ = ["FunctionSource", "write_function"]
@@ -90,6 +91,8 @@ class _Writer:
         self._constants: dict[str, str] = {}
         self.parameters: list[str] = []
         self._ended = False
+        self._autocasts = autocast_blocks(module.graph)  # where each ends, and the node at which it begins
+        self._first_lines: dict[fx.Node, int] = {}
         self.lines: list[str] = []
         self.setup: list[str] = []
         self.imports: set[str] = set()
@@ -108,6 +111,12 @@ class _Writer:
         self._known[node] = self._constants[where]
 
     def _call_function(self, node: fx.Node) -> None:
+        if node in self._autocasts.values():
+            self._first_lines[node] = len(self.lines)
+            return
+        if node in self._autocasts:
+            self._enclose(self._autocasts[node])
+            return
         if node.target is operator.setitem:
             self.lines.append(f"{self._subscript(node)} = {self._write(node.args[2])}")
             return
@@ -118,9 +127,19 @@ class _Writer:
             return
         self._assign(node, self._call_text(node))
 
+    def _enclose(self, entered: fx.Node) -> None:
+        """Put the lines since an autocast was entered into its ``with``."""
+        device, *others = entered.args
+        words = zip(("dtype", "enabled", "cache_enabled"), others, (None, True, None), strict=False)
+        given = [f"{name}={self._write(value)}" for name, value, default in words if value is not default]
+        first = self._first_lines[entered]
+        inside = [f"{_INDENT}{line}" if line else "" for line in self.lines[first:]]
+        call = f"torch.autocast({', '.join([self._write(device), *given])})"
+        self.lines[first:] = [f"with {call}:", *(inside or [f"{_INDENT}pass"])]
+
     def _call_method(self, node: fx.Node) -> None:
         receiver, *rest = node.args
-        text = self._operand(receiver)
+        text = self._receiver(receiver)
         if not str(node.target).isidentifier():
             raise EmitError(f"a method name that is not one: {node.target!r}")
         self._assign(node, f"{text}.{node.target}({arguments_source(tuple(rest), node.kwargs, self._name)})")
@@ -150,13 +169,13 @@ class _Writer:
         if function is operator.getitem and plain:
             return self._subscript(node)
         if function is getattr and plain and len(args) == 2 and str(args[1]).isidentifier():
-            return f"{self._operand(args[0])}.{args[1]}"
+            return f"{self._receiver(args[0])}.{args[1]}"
         if function in INFIX and plain and len(args) == 2:
             return f"{self._operand(args[0])} {INFIX[function]} {self._operand(args[1])}"
         if function in PREFIX and plain and len(args) == 1:
             return f"{PREFIX[function]}{self._operand(args[0])}"
         if function is torch.ops.aten.sym_size.int and plain:
-            return f"{self._operand(args[0])}.size({self._write(args[1])})"
+            return f"{self._receiver(args[0])}.size({self._write(args[1])})"
         if function in HOPS:
             call = HOPS[function](node, self._name, self._names)
             self.lines.extend(call.before)
@@ -170,7 +189,7 @@ class _Writer:
         return f"{name}({arguments_source(args, node.kwargs, self._name)})"
 
     def _subscript(self, node: fx.Node) -> str:
-        return f"{self._operand(node.args[0])}[{index_source(node.args[1], self._name)}]"
+        return f"{self._receiver(node.args[0])}[{index_source(node.args[1], self._name)}]"
 
     def _assign(self, node: fx.Node, expression: str) -> None:
         comment = _comment(self._shapes.get(node))
@@ -219,9 +238,14 @@ class _Writer:
         return argument_source(value, self._name)
 
     def _operand(self, value: Any) -> str:
-        """An operand of an operator, or a receiver before a dot. A constant gets parentheses if it needs them."""
+        """An operand of an operator. A constant gets parentheses if it needs them."""
         text = self._write(value)
-        return text if isinstance(value, fx.Node) or (text[0].isdigit() and "." not in text) else f"({text})"
+        return text if isinstance(value, fx.Node) or text[0].isdigit() else f"({text})"
+
+    def _receiver(self, value: Any) -> str:
+        """What stands before a dot or an index."""
+        text = self._write(value)
+        return text if isinstance(value, fx.Node) else f"({text})"
 
     def _name(self, node: fx.Node) -> str:
         return self._known[node]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections.abc import Iterator, Sequence
+from keyword import iskeyword
 
 from minifier.source.scopes import bound_names, import_bindings, method_owner
 from minifier.source.trees import render
@@ -11,6 +14,7 @@ from minifier.source.trees import render
 __all__ = ["tidied"]
 
 _MAX_SHORT = 10  # characters of a name of the program that stays: its author knows it
+_NUMBER = re.compile(r"_(?:[2-9]|[1-9]\d+)$")  # of `new_name`
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS, _CLASSES, _VARIABLES = "fghpqrstuvw", "ABCDEFGHIJK", "xyzabcdeijklmno"
@@ -27,7 +31,9 @@ def tidied(text: str) -> Iterator[str]:
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
-    """A short name for each long name that the program binds, except imports."""
+    """A short name for each long name that the program binds, except imports, and one without the number that a pass
+    gave it because another name, which is gone, was taken.
+    """
     nodes = list(ast.walk(tree))
     imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}
     scopes = [n for n in nodes if isinstance(n, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
@@ -39,8 +45,13 @@ def _short_names(tree: ast.Module) -> dict[str, str]:
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | imported | bound
     found: dict[str, str] = {}
     fields = {name for node in nodes if isinstance(node, ast.ClassDef) for name in bound_names(node)}  # attributes
-    for name in sorted(bound - imported - methods - fields):
-        if len(name) <= _MAX_SHORT or name.startswith("__"):
+    for name in sorted(bound - imported - methods - fields, key=lambda name: (len(name) > _MAX_SHORT, name)):
+        plain = _NUMBER.sub("", name)
+        is_free = plain.isidentifier() and plain not in used and not iskeyword(plain) and not hasattr(builtins, plain)
+        if plain != name and is_free and len(plain) <= _MAX_SHORT:
+            used.add(plain)
+            found[name] = plain
+        if name in found or len(name) <= _MAX_SHORT or name.startswith("__"):
             continue
         letters = _CLASSES if name in classes else _FUNCTIONS if name in functions else _VARIABLES
         short = next((letter for letter in letters if letter not in used), name)

@@ -203,6 +203,25 @@ def test_names_of_dynamo_become_the_users() -> None:
     assert "torch.nn.functional.linear(" in source or "torch._C._nn.linear(" in source
 
 
+def test_an_autocast_of_dynamo_is_a_statement_again() -> None:
+    def mixed(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            low = x @ x
+            with torch.autocast("cpu", enabled=False):
+                high = x @ x
+        return low + high / 2.0
+
+    ((graph, values),) = _captured(mixed, [torch.ones(2, 2)])
+    source = _check(graph, values)
+    assert '    with torch.autocast("cpu", dtype=torch.bfloat16):\n        low = x @ x' in source
+    assert '        with torch.autocast("cpu", enabled=False):\n            high = x @ x' in source
+    assert "\n    truediv = high / 2.0  # f32[2, 2]\n    return low + truediv" in source
+    assert "_autocast" not in source
+    enter, *_ = graph.graph.find_nodes(op="call_function", target=torch.amp._enter_autocast)
+    graph.graph.erase_node(next(node for node in graph.graph.nodes if node.args[:1] == (enter,)))
+    assert "torch.amp.autocast_mode._enter_autocast(" in write_program(graph, values)  # which nothing leaves
+
+
 def test_names_are_valid_and_hide_nothing() -> None:
     names = NameAllocator({"given"})
     wanted = ["class", "sum", "torch", "given", "primals_1", "arg0_1", "L_x_", "L_x_", "relu_7", "a b", "7", "ünï", "f"]

@@ -382,6 +382,7 @@ def test_a_type_that_only_the_code_for_random_numbers_gives(tmp_path: Path) -> N
     code, repro, data, told = minify(tmp_path, OTHER_TYPE)
     assert code == 0, told
     assert data["proved"]
+    assert data["symptom"]["asserted"] == "torch.compile(f)(loc, scale).dtype == f(loc, scale).dtype"
     assert data["nodes_after"] == 1
     assert "t.dtype" in repro.read_text()
     assert "assert_close" not in repro.read_text()

@@ -58,6 +58,12 @@ def test_no_folder_of_this_machine_gets_into_the_header() -> None:
     assert "from train.py:3: y = x.relu()" in text
 
 
+def test_the_header_has_the_first_error_of_a_compiler() -> None:
+    raised = "CppCompileError: C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\na.cpp:1:2: error: no 'x' here\n"
+    text = header(shown(Signature("exception", "torch._inductor.exc.InductorError", raised, None)), [])
+    assert "# CppCompileError: error: no 'x' here\n" in text
+
+
 def test_a_message_cannot_leave_the_comment() -> None:
     failed = Signature("exception", "E", "x\rimport os", None)
     assert all(line.startswith("#") for line in header(shown(failed), []).splitlines())

@@ -117,11 +117,40 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     shared = "output 0 and x share memory; uncompiled they do not"
     own = FailureDocument("exception", "AssertionError", "the buffer holds 300.0", None, None)
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {shared}", None, None)
-    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure)
+    bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure, symptom=own)
     text = issue_text(replace(case, bisect=bisect, minify=minify))
     assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
-    assert f"In its compiled call, `{shared}`." in text
-    assert shared in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+    assert f"one of its calls gives a wrong result: `{shared}`." in text
+    assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (
+            FailureDocument("exception", "AssertionError", "", None, None, asserted="out.sum() == 4"),
+            "The program asserts `out.sum() == 4`. Uncompiled it holds; compiled it does not.",
+        ),
+        (
+            FailureDocument("exception", "AssertionError", "0.0 left\nmore", None, None, asserted="out.any()"),
+            "The program asserts `out.any()`. Uncompiled it holds; compiled it does not: `0.0 left`.",
+        ),
+        (
+            FailureDocument("exception", "ValueError", "no root", None, None),
+            "The program raises `ValueError: no root`; uncompiled it does not.",
+        ),
+        (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with `exit code 1`; uncompiled"),
+    ],
+)
+def test_how_the_program_itself_fails_comes_before_the_call_that_is_wrong(own: FailureDocument, told: str) -> None:
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", "GraphModule: output 0 differs in 1 of 2", None, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure, symptom=own)))
+    said = text.split("### 🐛 Describe the bug\n\n")[1]
+    assert said.startswith(told)
+    assert "one of its calls gives a wrong result: `output 0 differs in 1 of 2`.\n" in said
+    assert "Uncompiled it passes" not in said  # which the reader knows
 
 
 def test_a_culprit_of_the_repro_that_two_graphs_have_is_one_row() -> None:
@@ -145,7 +174,8 @@ def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
     [
         ("exception", "ValueError", "no\nmore", "raises `ValueError: no` in `torch/a.py:1 in f`"),
         ("signal", "SIGSEGV", "killed by SIGSEGV", "is killed by `SIGSEGV`"),
-        ("exit", "3", "exit code 3", "ends with exit code `3`"),
+        ("exit", "3", "exit code 3", "ends with `exit code 3`"),
+        ("exit", "1", "exit code 1: too few", "ends with `exit code 1: too few`"),
         ("hang", "timeout", "did not end in time", "does not end"),
         ("nan", "nan", "GraphModule: output 0", "gives NaN where it gives none uncompiled: `output 0`"),
     ],
@@ -260,8 +290,13 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     assert "+move_to_end+lowering.py+" in issue_text(of_source)
     of_method = a_case(bisect=None, repro="import torch\ntorch.compile([4].pop, dynamic=True)(0)\n")
     assert "+pop+lowering.py+" in issue_text(of_method)
+    setting = (
+        "import torch\ntorch.set_autocast_enabled('cpu', True)\ndef f(x):\n    torch._inner(x)\n    return x.sin()\n"
+    )
+    assert "+sin+lowering.py+" in issue_text(a_case(bisect=None, repro=setting))
     members = (
-        "class A:\n    def __hash__(self):\n        return 1\nassert torch.compile(f)().tolist() == [len({A()})]\n"
+        "class A:\n    def __init__(self):\n        self.x.add_(1)\n    def __hash__(self):\n        return 1\n"
+        "assert torch.compile(f)().tolist() == [len({A()})]\n"
     )
     assert "+__hash__+lowering.py+" in issue_text(a_case(bisect=None, repro=members))
     assert of_source.minify is not None
@@ -289,6 +324,7 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
             "one of the variables needed has changed: [torch.FloatTensor [1, 1]]",
             "one of the variables needed has changed",
         ),
+        ("RuntimeError", "you're calling 'mine' here, which isn't right", "calling here which right"),
         ("RuntimeError", "a b c d e f g h i j", "a b c d e f g h"),
         ("TorchRuntimeError", "no matter what", "TorchRuntimeError"),
         ("Unsupported", "Unsupported call\n  Explanation: Dynamo cannot trace `f`", "Unsupported call"),
@@ -302,6 +338,29 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     )
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
+
+
+def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:
+    diagnostic = "error: conflicting declaration \u2018auto tmp\u2019"
+    raised = f"CppCompileError: C++ compile error\n\nOutput:\na.cpp:1:2: {diagnostic}\n"
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument(
+        "exception", "torch._inductor.exc.InductorError", raised, "torch/cpp_builder.py:1 in f", None
+    )
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert f"`CppCompileError: {diagnostic}`" in text.splitlines()[0]
+    assert "?q=is%3Aissue+conflicting+declaration+cpp_builder.py+torch.compile>" in text
+
+
+def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
+    case = a_case(bisect=None, repro="import torch\ndef f(x):\n    x.seen.append(1)\n    return torch.add(x, 1)\n")
+    assert case.minify is not None
+    for message, title, words in (("exit code 3", "", "add"), ("exit code 3: too few", ": too few", "too+few")):
+        failure = FailureDocument("exit", "3", message, None, None)
+        text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+        assert text.startswith(f"# torch.compile with backend `inductor`: `exit code 3{title}`\n")
+        assert f"?q=is%3Aissue+{words}+torch.compile>" in text
 
 
 def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
@@ -348,6 +407,11 @@ def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     assert "No compiled call gives a wrong result." in text
     assert "The program does not fail." not in text
     assert text.count(note) == 1
+    minify = a_case().minify
+    assert minify is not None
+    failing = issue_text(a_case(bisect=None, minify=replace(minify, notes=(note,))))
+    assert f"Uncompiled it passes.\n\n`{note}`\n" in failing  # which a maintainer asks first
+    assert failing.count(note) == 1
 
 
 def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:

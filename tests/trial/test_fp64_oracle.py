@@ -94,6 +94,7 @@ def test_a_difference_in_an_exact_result_is_wrong(dtype: torch.dtype) -> None:
 def test_a_finite_value_is_wrong_where_float64_is_infinite() -> None:
     found = _judged(torch.log, lambda x: torch.log(x.clamp(min=1e-30)), torch.tensor([0.0, 1.0]))
     assert [difference.rounding for difference in found] == [False]
+    assert "by up to inf" in found[0].text
 
 
 def test_a_wrong_value_beside_random_numbers_and_a_cast_is_wrong() -> None:

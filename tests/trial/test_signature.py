@@ -155,6 +155,31 @@ def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
     assert set(found.frames) == {"program"}
 
 
+def test_an_assertion_of_the_program_is_told_as_its_source() -> None:
+    values = torch.ones(2)
+    with pytest.raises(AssertionError) as raised:
+        assert torch.allclose(
+            values,
+            -values,
+        ), "à part"
+    assert signature_of(raised.value, None).asserted == "torch.allclose(values, -values)"
+    with pytest.raises(AssertionError) as raised:
+        torch.testing.assert_close(values, -values)
+    assert signature_of(raised.value, None).asserted == "torch.testing.assert_close(values, -values)"
+    with pytest.raises(AssertionError) as raised:
+        torch._inductor.utils.ceildiv("1", 2)
+    assert signature_of(raised.value, None).asserted is None
+
+
+def test_where_a_check_of_torch_fails_is_what_made_the_check() -> None:
+    with pytest.raises(RuntimeError, match="only one dimension") as raised:
+        torch._prims_common.infer_size((-1, -1), 4)
+    assert (signature_of(raised.value, None).where or "").endswith(" in infer_size")
+    with pytest.raises(RuntimeError, match="mine") as raised:
+        torch._check(len("") > 0, lambda: "mine")
+    assert signature_of(raised.value, None).where is None
+
+
 def test_what_dynamo_does_not_support_has_no_place_where_it_is_raised_again() -> None:
     with pytest.raises(torch._dynamo.exc.Unsupported) as raised:
         torch.compile(lambda x: x + torch.compile, backend="eager", fullgraph=True)(torch.ones(2))

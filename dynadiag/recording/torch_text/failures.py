@@ -38,7 +38,8 @@ _USER_STACKS = (
     "\nfrom user code:",
     "\nOriginal traceback:",
 )
-_OUTPUT = "\nOutput:\n"  # CppCompileError: what the compiler printed follows
+_CPP = "CppCompileError"
+_OUTPUT = "\nOutput:\n"  # of it: what the compiler printed follows
 _LINKER = re.compile(  # of GNU, LLVM and Apple; what its driver adds, "ld returned 1 exit status", tells nothing
     r"^(?:.*?: )?(?P<text>"
     r"(?:cannot find|unable to find library|library not found for) -l.*|undefined (?:reference|symbol).*)$"
@@ -72,6 +73,7 @@ _PEER_IS_GONE = re.compile(
 )
 _COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
 _MISMATCHED = re.compile(r"Mismatched elements: (\d+) / (\d+)")
+_SCALARS = re.compile(r"Expected (\S+) but got (\S+)\.$", re.M)
 _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 # What torch puts around an error: the message has its type and its own message.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
@@ -131,7 +133,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         is_backward=is_backward,
         backend=backend and backend["name"],
         files=tuple(frame["file"] for frame in _FILE.finditer(below)),
-        is_cpp="CppCompileError" in reason.partition("\n")[0],
+        is_cpp=_CPP in reason.partition("\n")[0],
         is_lowering=reason.startswith("LoweringException"),
         blamed=_blamed(reason, traceback),
         operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
@@ -196,7 +198,8 @@ def first_error(lines: list[str]) -> str:
 
 def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     """Return the type and the message of the error itself, without the wrappers that torch puts around it. Of what
-    Dynamo does not support the first line is the kind, with the explanation that follows it.
+    Dynamo does not support the first line is the kind, with the explanation that follows it; of what a C++ compiler
+    refuses, its first error.
 
     >>> unwrapped_error("torch._inductor.exc.InductorError", "LoweringException: ValueError: no")
     ('ValueError', 'no')
@@ -204,10 +207,14 @@ def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     ('ValueError', 'of ours: no')
     >>> unwrapped_error("torch._dynamo.exc.Unsupported", "Unsupported call\\n  Explanation: It is `f`.\\n  Hint: no")
     ('Unsupported', 'Unsupported call: It is `f`.\\n  Hint: no')
+    >>> unwrapped_error("InductorError", "CppCompileError: C++ compile error\\n\\nOutput:\\na.cpp:1:2: error: no 'x'")
+    ('CppCompileError', "error: no 'x'")
     """
     type_ = type_.rpartition(".")[2]
     while type_ in _WRAPPERS and (inner := _INNER.match(message)) and inner["type"].rpartition(".")[2].isidentifier():
         type_, message = inner["type"].rpartition(".")[2], inner["message"]
+    if type_ == _CPP and (diagnostic := first_error(message.splitlines())):
+        return type_, diagnostic
     return type_, _EXPLAINED.sub(": ", message, count=1) if type_ == "Unsupported" else message
 
 
@@ -216,12 +223,14 @@ def compared_values(message: str) -> str | None:
 
     >>> compared_values("Tensor-likes are not close!\\n\\nMismatched elements: 2 / 24 (8.3%)")
     '2 of 24 elements differ'
+    >>> compared_values("Scalars are not close!\\n\\nExpected 3.0 but got inf.")
+    'inf instead of 3.0'
     """
     if _COMPARISON.match(message) is None:
         return None
-    apart, largest = _MISMATCHED.search(message), _LARGEST.search(message)
+    apart, largest, scalars = _MISMATCHED.search(message), _LARGEST.search(message), _SCALARS.search(message)
     if apart is None:
-        return message.partition("\n")[0]
+        return f"{scalars[2]} instead of {scalars[1]}" if scalars else message.partition("\n")[0]
     by = f", by up to {float(largest[1]):.3g}" if largest else ""
     return f"{apart[1]} of {apart[2]} elements differ{by}"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from minifier.source.observed import Seen, SeenCall
 from minifier.source.passes.statements import drop_unused
 from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes, uses_of
-from minifier.source.trees import Edit, Replacement, apply_edit, expression, render
+from minifier.source.trees import Edit, Replacement, apply_edit, expression, render, substitute
 
 __all__ = ["isolate_calls"]
 
@@ -18,7 +18,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 def isolate_calls(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
     """Replace all that the module runs by the calls of one of its functions, compiled as the program compiles: the
-    shortest program first.
+    shortest program first. A function that is given a compiled one stays outside of the compiler.
     """
     kept, imported = _kept_statements(tree), _imported(tree)
     found: dict[str, ast.Module] = {}
@@ -48,10 +48,14 @@ def _is_property(function: ast.FunctionDef) -> bool:
 
 def _compile_options(tree: ast.Module, seen: Seen) -> list[Options | None]:
     """The keywords of each call that compiles; None where there is none."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
-    compiling = [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
+    compiling = _compiling_calls(tree)
     options = [tuple(part for keyword in call.keywords for part in _option(keyword, seen)) for call in compiling]
     return list({ast.unparse(ast.Call(_name("f"), [], list(each))): each for each in options}.values()) or [None]
+
+
+def _compiling_calls(tree: ast.Module) -> list[ast.Call]:
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+    return [c for c in calls if ast.unparse(c.func).endswith(".compile") and ast.unparse(c.func) != "re.compile"]
 
 
 def _option(keyword: ast.keyword, seen: Seen) -> Options:
@@ -96,14 +100,20 @@ def _calls(
     callee: ast.expr = _name(function.name)
     if owner is not None:
         callee = ast.Attribute(expression(first.owner) if first.owner else _name(owner.name), function.name, ast.Load())
-    if options is not None and "torch.compile" not in ast.unparse(function):
-        callee = ast.Call(expression("torch.compile"), [callee], list(options))
     made: list[ast.stmt] = []
+    given: set[str] = set()
+    if options is not None and "torch.compile" not in ast.unparse(function):
+        compiled = {ast.unparse(argument) for call in _compiling_calls(tree) for argument in call.args[:1]}
+        if function.name not in compiled:
+            given = {name for call in alike for name in names_read(expression(f"_{call.arguments}"))} & compiled
+        if not given:
+            callee = _compiled(callee, options)
     if len(alike) > 1 and not isinstance(callee, ast.Name):
         name = new_name("compiled", bound_names(tree))
         made, callee = [ast.Assign([ast.Name(name, ast.Store())], callee)], _name(name)
     prints = uses_of(tree, "print")  # its output may be what is wrong
-    calls_made = [_called(callee, call.arguments) for call in alike]
+    as_compiled = {name: _compiled(_name(name), options or ()) for name in given}
+    calls_made = [_called(callee, call.arguments, as_compiled) for call in alike]
     lines = [ast.Expr(ast.Call(_name("print"), [call], []) if prints else call) for call in calls_made]
     if first.grad:
         return [*made, *lines]
@@ -114,9 +124,13 @@ def _name(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
-def _called(callee: ast.expr, arguments: str) -> ast.Call:
-    """A call with the arguments in a text, which has their parentheses."""
-    call = expression(f"function{arguments}")
+def _compiled(function: ast.expr, options: Options) -> ast.expr:
+    return ast.Call(expression("torch.compile"), [function], list(options))
+
+
+def _called(callee: ast.expr, arguments: str, as_compiled: Mapping[str, ast.expr]) -> ast.Call:
+    """A call with the arguments in a text, which has their parentheses, some of them compiled."""
+    call = substitute(expression(f"function{arguments}"), as_compiled)
     assert isinstance(call, ast.Call)
     return ast.Call(callee, call.args, call.keywords)
 

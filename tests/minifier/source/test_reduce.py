@@ -252,6 +252,26 @@ run("eager", fullgraph=True)
     assert any(text.endswith("torch.compile(f, backend='eager', fullgraph=True)(3)\n") for text in texts)
 
 
+def test_a_function_that_is_given_a_compiled_one_stays_outside_of_the_compiler(tmp_path: Path) -> None:
+    text = """
+import types
+torch = types.SimpleNamespace(compile=lambda function, **options: function)
+
+def square(x):
+    return x * x
+
+def apply(function, x):
+    return function(x)
+apply(square, 3)
+apply(torch.compile(square, fullgraph=True), 3)
+"""
+    tree = ast.parse(text)
+    texts = [render(apply_edit(tree, e)) for (e,) in isolate_calls(tree, _observed(text, tmp_path).of(tree))]
+    assert any(text.endswith("\napply(torch.compile(square, fullgraph=True), 3)\n") for text in texts)
+    assert any(text.endswith("\ntorch.compile(square, fullgraph=True)(3)\n") for text in texts)
+    assert not any("compile(apply" in text for text in texts)
+
+
 def test_a_program_may_have_the_names_of_the_observer(tmp_path: Path) -> None:
     text = "import sys\ndef signal(literal):\n    return literal\ntypes = enum = json = os = Path = 3\nsignal(types)\n"
     assert len(_observed(text + "def main(): pass\nmain()\n", tmp_path).calls) == 2

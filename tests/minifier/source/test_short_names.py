@@ -41,3 +41,11 @@ def test_the_tidiest_form_does_the_same_with_short_names() -> None:
     assert "RegionOfPage" not in texts[1]
     assert "line_number" not in texts[1]
     assert {"compute", "fill", "hidden", "value"} <= set(re.findall(r"\w+", texts[1]))
+
+
+def test_a_number_goes_from_a_name_that_nothing_else_has() -> None:
+    """A pass numbers what it moves into a scope with such a name; a later one may remove the other."""
+    text = "x_2 = in_2 = sum_2 = y = y_2 = z_1 = transformed_2 = 7\nprint(x_2, in_2, sum_2, y, y_2, z_1)\n"
+    tidy = next(tidied(text))
+    assert "print(x, in_2, sum_2, y, y_2, z_1)" in tidy
+    assert "transformed" not in tidy
