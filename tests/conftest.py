@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests import kept_compiler, shared
-from tests.interpreters import keep_environment, warm
+from tests.interpreters import keep_environment, leave_out_guard_timing, warm
 from tests.selection import left_out, long_tests
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
@@ -36,6 +37,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["quick", "rest", "all"],
         help="of the tests: those of `make test`, the others, or all (default: quick where no test is named, else all)",
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Keep the garbage collector from what is loaded: it is much, and it lives as long as the process.
+
+    Tests that compile do so without the timing of guards, as the interpreters that they start.
+    """
+    gc.disable()
+    yield
+    if "torch" in sys.modules:
+        leave_out_guard_timing()
+    gc.freeze()
+    session.config.add_cleanup(gc.unfreeze)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
