@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -93,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_SELECTION] = tuple(config.workerinput["selection"])
     else:
         kept.enter_context(shared.use())
+        kept.enter_context(_sleeping_threads())
         whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         select = config.getoption("select") or ("quick" if whole_suite else "all")
         config.stash[_SELECTION] = (select, whole_suite)
@@ -100,6 +102,22 @@ def pytest_configure(config: pytest.Config) -> None:
     kept.enter_context(kept_compiler.use())
     config.add_cleanup(kept.close)
     keep_environment()
+
+
+@contextlib.contextmanager
+def _sleeping_threads() -> Iterator[None]:
+    """While this lasts, threads of OpenMP that wait for work sleep, where nothing else is asked for.
+
+    Otherwise they spin, and where workers share the cores most of a product's CPU time is that.
+    """
+    if "OMP_WAIT_POLICY" in os.environ:
+        yield
+        return
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    try:
+        yield
+    finally:
+        del os.environ["OMP_WAIT_POLICY"]
 
 
 @pytest.fixture(autouse=True)
