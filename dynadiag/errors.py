@@ -18,6 +18,10 @@ import sys
 class DynadiagError(Exception):
     """Something that the user can mend. The message is one line that names the input and the cure."""
 
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """What a notebook shows of it: IPython asks for this. The lines of ours above it tell the user nothing."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UnreadableInput(DynadiagError):  # noqa: N818 - it says what is wrong; "Error" would add nothing
     """A recording, log or target that is missing, truncated beyond use, or not what it claims to be."""

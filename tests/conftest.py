@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests import kept_compiler, shared
-from tests.interpreters import keep_environment, warm
+from tests.interpreters import keep_environment, leave_out_guard_timing, warm
 from tests.selection import left_out, long_tests
 
 # A shell that starts `make test &` in a script has it ignore Ctrl-C, which all that it starts inherits: tests that
@@ -36,6 +38,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["quick", "rest", "all"],
         help="of the tests: those of `make test`, the others, or all (default: quick where no test is named, else all)",
     )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Keep the garbage collector from what is loaded: it is much, and it lives as long as the process.
+
+    Tests that compile do so without the timing of guards, as the interpreters that they start.
+    """
+    gc.disable()
+    yield
+    if "torch" in sys.modules:
+        leave_out_guard_timing()
+    gc.freeze()
+    session.config.add_cleanup(gc.unfreeze)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -77,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_SELECTION] = tuple(config.workerinput["selection"])
     else:
         kept.enter_context(shared.use())
+        kept.enter_context(_sleeping_threads())
         whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
         select = config.getoption("select") or ("quick" if whole_suite else "all")
         config.stash[_SELECTION] = (select, whole_suite)
@@ -84,6 +102,22 @@ def pytest_configure(config: pytest.Config) -> None:
     kept.enter_context(kept_compiler.use())
     config.add_cleanup(kept.close)
     keep_environment()
+
+
+@contextlib.contextmanager
+def _sleeping_threads() -> Iterator[None]:
+    """While this lasts, threads of OpenMP that wait for work sleep, where nothing else is asked for.
+
+    Otherwise they spin, and where workers share the cores most of a product's CPU time is that.
+    """
+    if "OMP_WAIT_POLICY" in os.environ:
+        yield
+        return
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    try:
+        yield
+    finally:
+        del os.environ["OMP_WAIT_POLICY"]
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ from typing import Any, NoReturn
 from dynadiag.capture.launch import SignalRelay
 from dynadiag.capture.startup import sitecustomize
 
-__all__ = ["DYNADIAG", "keep_environment", "warm"]
+__all__ = ["DYNADIAG", "keep_environment", "leave_out_guard_timing", "warm"]
 
 DYNADIAG = Path(sys.executable).with_name("dynadiag")
 _ROOT = Path(__file__).parents[1]
@@ -74,6 +74,16 @@ def warm() -> Iterator[None]:
         yield
     finally:
         subprocess.Popen = before  # type: ignore[misc]
+
+
+def leave_out_guard_timing() -> None:
+    """Let torch compile without timing the guards, which is 40% of the time that it takes for three lines.
+
+    Interpreters that are no forks time them, and so does the test of the function that is left out.
+    """
+    from dynadiag.torch_private import trial
+
+    trial.skip_guard_timing()
 
 
 class _Forked(_Real):  # type: ignore[type-arg]
@@ -229,6 +239,7 @@ def serve() -> NoReturn:
     from dynadiag.commands import explain  # noqa: F401 - most commands need what it imports
     from dynadiag.trial import zygote
 
+    leave_out_guard_timing()
     if not torch.cuda.is_available():
         zygote._warm_up_compiler()
         zygote._warm_up_compiler = lambda: None

@@ -30,7 +30,7 @@ class Notebook:
         self._client = client
 
     def run(self, cell: str) -> tuple[int, dict[str, str]]:
-        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, text/plain, text/html."""
+        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, traceback, text/plain, ..."""
         output: dict[str, str] = {}
 
         def hear(message: dict[str, Any]) -> None:
@@ -40,6 +40,7 @@ class Notebook:
                     output[content["name"]] = output.get(content["name"], "") + content["text"]
                 case "error":
                     output["error"] = f"{content['ename']}: {content['evalue']}"
+                    output["traceback"] = "\n".join(content["traceback"])
                 case "execute_result" | "display_data":
                     output.update(content["data"])
 
@@ -126,6 +127,11 @@ def test_a_call_is_made_again_from_the_cells_that_it_needs(notebook: Notebook) -
     value = 3 * math.cos(1) / 2 + 2
     assert json.loads(said.partition("]")[0] + "]") == pytest.approx([value] * 3), said
     assert f'/In[{number}].py", line 4' in said
+
+
+def test_an_error_of_ours_is_one_line(notebook: Notebook, tmp_path: Path) -> None:
+    _, shown = notebook.run(f"with dynadiag.record({str(tmp_path)!r}):\n    pass")
+    assert shown["traceback"] == f"DynadiagError: record: {tmp_path} is a folder: name a file"
 
 
 def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_uses(notebook: Notebook) -> None:

@@ -90,6 +90,11 @@ class CheckResult:
         """Whether nothing is new and nothing over budget."""
         return not self.problems
 
+    @property
+    def known_findings(self) -> int:
+        """How many findings are known: one that a run has twice is one, as in the baseline."""
+        return len({each.identity for each in self.known})
+
 
 def check(
     runs: Sequence[Measurement], baseline: Baseline | None, budgets: Callable[[Measurement], Budgets], root: Path

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from dynadiag.explanation.identity import Function, enclosing_function, parsed
+from dynadiag.explanation.identity import Function, enclosing_function, nodes_of, parsed
 from dynadiag.explanation.owner import owner_of
 from dynadiag.recording.records import Frame, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_steps
@@ -71,7 +71,7 @@ def _parameters(source: str | None, line: int | None) -> list[str]:
 
 def _is_method(function: Function, source: str) -> bool:
     """Whether a class defines the function as a method: its first argument is the object, whatever its name."""
-    classes = (each for each in ast.walk(parsed(source) or function) if isinstance(each, ast.ClassDef))
+    classes = nodes_of(source, ast.ClassDef)
     is_static = any(ast.unparse(each) == "staticmethod" for each in getattr(function, "decorator_list", ()))
     return not is_static and any(function in each.body for each in classes)
 
@@ -79,7 +79,7 @@ def _is_method(function: Function, source: str) -> bool:
 def _calls_at(text: str, line: int | None, function: str) -> list[ast.Call]:
     """The calls on a line that may be the one of a compiled function. Of several, those that are known to be it."""
     tree = parsed(text)
-    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and each.lineno == line] if tree else []
+    calls = [each for each in nodes_of(text, ast.Call) if each.lineno == line]
     if tree is None or len(calls) == 1:
         return calls
     names = {function, *_compiled_names(tree)}

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard
 
 from dynadiag.explanation.branches import called_name
+<<<<<<< HEAD
 from dynadiag.explanation.identity import enclosing_function, parsed, walked
+=======
+from dynadiag.explanation.identity import enclosing_function, nodes_of
+>>>>>>> team
 from dynadiag.recording.records import Span
 
 __all__ = [
@@ -34,7 +38,6 @@ __all__ = [
     "writes_through",
 ]
 
-_Node = TypeVar("_Node", bound=ast.AST)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
 
@@ -44,9 +47,8 @@ def unsplittable_block(source: str | None, span: Span) -> str | None:
 
     Tried on torch 2.13 and 2.15: Dynamo goes on in an ``else``, in a ``finally``, and in a ``with`` of torch's own.
     """
-    tree = None if source is None or span.line is None else parsed(source)
     line, found = span.line or 0, None
-    statements = (node for node in ast.walk(tree) if isinstance(node, (ast.stmt, ast.Lambda))) if tree else ()
+    statements: list[ast.stmt | ast.Lambda] = nodes_of(source, ast.stmt, ast.Lambda)
     around = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
     for node in sorted(around, key=lambda node: (node.lineno, -(node.end_lineno or 0))):
         found = None if isinstance(node, _SCOPES) else _kind(node, line) or found
@@ -55,7 +57,7 @@ def unsplittable_block(source: str | None, span: Span) -> str | None:
 
 def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
     """The first and last line of the ``try`` body whose innermost handler holds a place; ``None`` if there is none."""
-    tries: list[ast.Try | ast.TryStar] = [*_nodes(source, ast.Try), *_nodes(source, ast.TryStar)]
+    tries: list[ast.Try | ast.TryStar] = [*nodes_of(source, ast.Try), *nodes_of(source, ast.TryStar)]
     around = [node for node in tries if any(_within(each.body, span.line or 0) for each in node.handlers)]
     inner = max(around, key=lambda node: node.lineno, default=None)
     return None if inner is None else (inner.body[0].lineno, inner.body[-1].end_lineno or inner.body[-1].lineno)
@@ -63,7 +65,7 @@ def handled_lines(source: str | None, span: Span) -> tuple[int, int] | None:
 
 def call_at(source: str | None, span: Span) -> ast.Call | None:
     """Return the call that begins at a place; None where that is not known."""
-    calls = _nodes(source, ast.Call)
+    calls = nodes_of(source, ast.Call)
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
 
 
@@ -84,26 +86,26 @@ def takes_packed(source: str | None, span: Span) -> bool:
 
 def subscript_at(source: str | None, span: Span) -> ast.Subscript | None:
     """Return the subscript that begins at a place (``self.experts[0]``)."""
-    items, place = _nodes(source, ast.Subscript), (span.line, span.column)
+    items, place = nodes_of(source, ast.Subscript), (span.line, span.column)
     return next((node for node in items if (node.lineno, node.col_offset) == place), None)
 
 
 def calls_at(source: str | None, line: int | None) -> int:
     """How many calls at a line may be of something compiled: of a name, or of an attribute of ``self``."""
-    here = (node.func for node in _nodes(source, ast.Call) if node.func.lineno == line)
+    here = (node.func for node in nodes_of(source, ast.Call) if node.func.lineno == line)
     return sum(isinstance(call, ast.Name) or ast.unparse(call).startswith("self.") for call in here)
 
 
 def registers_hook(source: str | None, line: int | None) -> bool:
     """Whether a line registers the hook of a tensor."""
-    here = (node.func for node in _nodes(source, ast.Call) if node.lineno == line)
+    here = (node.func for node in nodes_of(source, ast.Call) if node.lineno == line)
     return any(isinstance(call, ast.Attribute) and call.attr == "register_hook" for call in here)
 
 
 def custom_function(source: str | None, span: Span) -> str | None:
     """Return the class derived from `torch.autograd.Function` that a place is in a method of."""
     line = span.line or 0
-    classes = [node for node in _nodes(source, ast.ClassDef) if node.lineno <= line <= (node.end_lineno or 0)]
+    classes = [node for node in nodes_of(source, ast.ClassDef) if node.lineno <= line <= (node.end_lineno or 0)]
     bases = ((node.name, ast.unparse(base).rpartition(".")[2]) for node in classes for base in node.bases)
     return next((name for name, base in bases if base == "Function"), None)
 
@@ -122,7 +124,7 @@ def asked_attribute(source: str | None, span: Span) -> str | None:
 def loop_around(source: str | None, line: int | None) -> int | None:
     """Return the line of the loop in which the ``def`` or lambda at a line runs again and again."""
     inner: int | None = None
-    for node in sorted(_nodes(source, ast.stmt), key=lambda node: node.lineno):
+    for node in sorted(nodes_of(source, ast.stmt), key=lambda node: node.lineno):
         is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         first = min((each.lineno for each in getattr(node, "decorator_list", ())), default=node.lineno)
         if not first <= (line or 0) <= (node.end_lineno or 0) or (is_function and first == line):
@@ -199,14 +201,14 @@ def _steps(node: ast.stmt) -> bool:
 
 def only_raises(source: str | None, span: Span) -> bool:
     """Whether a place is the condition of an ``if`` one side of which does nothing but raise."""
-    tests = _nodes(source, ast.If)
+    tests = nodes_of(source, ast.If)
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
 
 
 def writes_through(source: str | None, span: Span) -> str | None:
     """The first write of an ``if mask.any():`` at a place that only writes to the elements of its mask."""
-    for node in _nodes(source, ast.If):
+    for node in nodes_of(source, ast.If):
         if node.lineno == span.line and not node.orelse:
             match node.test:
                 case ast.Call(func=ast.Attribute(value=mask, attr="any"), args=[], keywords=[]):
@@ -227,7 +229,7 @@ def called_beside(source: str | None, line: int | None) -> tuple[str, ...]:
 
     A part is an attribute that the file gives a value: a method of the object cannot be compiled in its place.
     """
-    made = {ast.unparse(target) for node in _nodes(source, ast.Assign) for target in node.targets}
+    made = {ast.unparse(target) for node in nodes_of(source, ast.Assign) for target in node.targets}
     function = enclosing_function(source, line)
     body = [] if function is None or isinstance(function, ast.Lambda) else function.body
     others = [node for node in body if not node.lineno <= (line or 0) <= (node.end_lineno or 0)]
@@ -251,7 +253,7 @@ def is_condition(source: str | None, span: Span) -> bool:
 
 def is_loop_condition(source: str | None, span: Span) -> bool:
     """Whether a place decides how often a loop runs: the condition of a ``while``, or of an ``if`` that leaves one."""
-    loops: list[ast.For | ast.While] = [*_nodes(source, ast.For), *_nodes(source, ast.While)]
+    loops: list[ast.For | ast.While] = [*nodes_of(source, ast.For), *nodes_of(source, ast.While)]
     return bool(_expressions(source, span, lambda node: node.test if decides_a_loop(node, loops) else None))
 
 
@@ -271,11 +273,14 @@ def is_iterated(source: str | None, span: Span) -> bool:
     return bool(_expressions(source, span, lambda node: node.iter if isinstance(node, ast.For) else None))
 
 
+<<<<<<< HEAD
 def _nodes(source: str | None, kind: type[_Node]) -> list[_Node]:
     """The nodes of a kind in a source, none where there is no source or it cannot be parsed."""
     return [node for node in walked(source) if isinstance(node, kind)]
 
 
+=======
+>>>>>>> team
 def _conditions(source: str | None, span: Span) -> list[ast.expr]:
     tests = (ast.If, ast.While, ast.IfExp)
     return _expressions(source, span, lambda node: node.test if isinstance(node, tests) else None)
@@ -283,8 +288,13 @@ def _conditions(source: str | None, span: Span) -> list[ast.expr]:
 
 def _expressions(source: str | None, span: Span, part: Callable[[ast.AST], ast.expr | None]) -> list[ast.expr]:
     """Those of the expressions that ``part`` takes of nodes which hold a place."""
+<<<<<<< HEAD
     known = span.line is not None and span.column is not None
     parts = (expression for node in walked(source if known else None) if (expression := part(node)) is not None)
+=======
+    nodes = nodes_of(source, ast.If, ast.While, ast.IfExp, ast.For) if None not in (span.line, span.column) else []
+    parts = (expression for node in nodes if (expression := part(node)) is not None)
+>>>>>>> team
     at = (span.line or 0, span.column or 0)
     return [
         each

@@ -31,7 +31,7 @@ from dynadiag.explanation.blocks import (
 )
 from dynadiag.explanation.branches import called_name, kept_side, may_resize, only_shows, tensor_condition
 from dynadiag.explanation.break_families import Family, family
-from dynadiag.explanation.identity import parsed
+from dynadiag.explanation.identity import nodes_of
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
@@ -460,6 +460,5 @@ def wrapper_of(item: Break) -> str | None:
 
 
 def _is_assertion(source: str | None, span: Span) -> bool:
-    tree = parsed(source) if source and span.line else None
-    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)] if tree else []
+    asserts = nodes_of(source, ast.Assert) if span.line else []
     return any(node.lineno <= (span.line or 0) <= (node.test.end_lineno or node.lineno) for node in asserts)

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from dynadiag.recording.records import Span
 
-__all__ = ["computed_names", "enclosing_function", "identity", "local_number", "parsed", "place_text"]
+__all__ = ["computed_names", "enclosing_function", "identity", "local_number", "nodes_of", "parsed", "place_text"]
 
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
+_Node = TypeVar("_Node", bound=ast.AST)
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (*_FUNCTIONS, ast.ClassDef)
@@ -118,21 +119,33 @@ def parsed(source: str) -> ast.Module | None:
     return None
 
 
+<<<<<<< HEAD
 @lru_cache(maxsize=16)
 def walked(source: str | None) -> tuple[ast.AST, ...]:
     """All nodes of a file as `ast.walk` goes through them; none where it is not known or cannot be parsed."""
     tree = None if source is None else parsed(source)
     return tuple(ast.walk(tree)) if tree is not None else ()
+=======
+def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
+    """Return the nodes of some kinds in a file, as `ast.walk` orders them; none for what this Python cannot parse."""
+    index = None if source is None else _file_index(source)
+    if index is None:
+        return []
+    if kinds not in index.nodes:
+        index.nodes[kinds] = [node for node in index.nodes[ast.AST,] if isinstance(node, kinds)]
+    return index.nodes[kinds]
+>>>>>>> team
 
 
 @dataclass(frozen=True, slots=True)
 class _FileIndex:
-    """The lines of a file, and its statements and functions with the first and the last line of each.
+    """The lines of a file, its nodes, and its statements and functions with the first and the last line of each.
 
     It is made once a file: a walk of the syntax tree for each place would take seconds.
     """
 
     lines: list[str]
+    nodes: dict[tuple[type[ast.AST], ...], list[Any]]  # those of some kinds, as they are asked for
     statements: list[tuple[int, int, ast.stmt]]
     functions: list[tuple[int, int, Function]]
     names: dict[Function, set[str]]  # what each function binds
@@ -159,6 +172,7 @@ def _file_index(source: str) -> _FileIndex | None:
     functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
     return _FileIndex(
         lines=source.split("\n"),
+        nodes={(ast.AST,): nodes},
         statements=[(_first_line(node), _last_line(node), node) for node in nodes if isinstance(node, ast.stmt)],
         functions=[(_first_line(node), _last_line(node), node) for node in functions],
         names={node: _bound(node) for node in functions},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from dynadiag.explanation.identity import parsed
+from dynadiag.explanation.identity import nodes_of
 from dynadiag.recording.records import Span
 
 __all__ = [
@@ -118,8 +118,7 @@ def return_line(source: str, line: int) -> int | None:
     >>> return_line("@mark\\ndef f(x):\\n    return x, 1", 1)
     3
     """
-    tree = parsed(source)
-    functions = (node for node in ast.walk(tree) if isinstance(node, _DEFINITIONS[:2])) if tree is not None else ()
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = nodes_of(source, ast.FunctionDef, ast.AsyncFunctionDef)
     found = [node for node in functions if line in (node.lineno, *(mark.lineno for mark in node.decorator_list))]
     returns = [each.lineno for node in found for each in _own_nodes(node) if isinstance(each, ast.Return)]
     return returns[0] if len(returns) == 1 else None
@@ -136,8 +135,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 def _nodes(sources: Mapping[str, str]) -> Iterator[tuple[str, list[ast.AST]]]:
     """Each file, with all its nodes; none where it cannot be parsed."""
     for file, text in sources.items():
-        tree = parsed(text)
-        yield file, [] if tree is None else list(ast.walk(tree))
+        yield file, nodes_of(text, ast.AST)
 
 
 def _last(sources: Mapping[str, str], line_of: Callable[[ast.AST], int | None]) -> Span | None:

@@ -198,7 +198,9 @@ def random_state() -> str:
             digest.update(repr(state).encode())
     digest.update(repr(random.getstate()).encode())
     if "numpy" in sys.modules:
-        digest.update(repr(sys.modules["numpy"].random.get_state()).encode())
+        state = sys.modules["numpy"].random.get_state()
+        for part in state if isinstance(state, tuple) else (state,):  # a generator of another kind has a dictionary
+            digest.update(part.tobytes() if hasattr(part, "tobytes") else repr(part).encode())
     return digest.hexdigest()
 
 

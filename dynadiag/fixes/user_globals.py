@@ -35,7 +35,7 @@ class UserGlobals:
     """
 
     def __init__(self, roots: tuple[str, ...], call: ReplayableCall) -> None:
-        self._namespaces = list(_namespaces(roots))  # once: torch alone has thousands of modules
+        self._namespaces = _namespaces(roots)
         held = (pair for space in self._namespaces for pair in _own_globals(space) if not isinstance(pair[1], _CODE))
         names = Counter(name for name, _ in held)  # a change may add a function of the name: it hides nothing
         self._repeated = {name for name, count in names.items() if count > 1}
@@ -130,12 +130,15 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, each) for name, each in list(space.items()) if not name.startswith("__") and name not in added)
 
 
-def _namespaces(roots: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """The globals of each module once: a program in a fresh interpreter is `__main__` and `__mp_main__`."""
-    for module in {id(module): module for module in list(sys.modules.values())}.values():
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and lies_in(file, roots) and isinstance(module, ModuleType):
-            yield vars(module)
+def _namespaces(roots: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The globals of each module once: a program in a fresh interpreter is `__main__` and `__mp_main__`.
+
+    A module is not asked for its file, which many have a function for: torch alone has thousands of modules.
+    """
+    spaces = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    files = ((space, space.get("__file__")) for space in spaces)
+    found = [space for space, file in files if isinstance(file, str) and lies_in(file, roots)]
+    return list({id(space): space for space in found}.values())
 
 
 def lies_in(file: str, roots: tuple[str, ...]) -> bool:

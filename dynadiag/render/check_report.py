@@ -105,7 +105,7 @@ class _CheckPrinter:
     def _verdict(self) -> list[str]:
         result, printer = self._result, self._printer
         runs = count(len(result.runs), "target")
-        known = f", {len(result.known)} known" if result.known else ""
+        known = f", {result.known_findings} known" if result.known else ""
         gone = f", {len(result.gone)} {'gone' if result.update is None else 'dropped'}" if result.gone else ""
         if result.ok:
             return printer.labelled("ok", f"nothing new in {runs}{known}{gone}", "good")
@@ -207,7 +207,7 @@ def step_summary(result: CheckResult) -> str:
         lines += ["", "| problem | where | what |", "| --- | --- | --- |"]
         lines += [_row(each, result.root) for each in result.problems[:_MAX_ROWS]]
         lines += _more(result.problems, "problem")
-    lines += ["", f"{len(result.known)} known, {len(result.gone)} gone."]
+    lines += ["", f"{result.known_findings} known, {len(result.gone)} gone."]
     return "\n".join(lines) + "\n"
 
 

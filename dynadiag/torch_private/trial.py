@@ -246,8 +246,11 @@ def is_without_storage(tensor: torch.Tensor) -> bool:
 
 
 def skip_guard_timing() -> None:
-    """Make Dynamo not time each new guard for its metrics. It writes 32 MB first, to flush the processor's cache."""
-    guards.profile_guard_manager = lambda *_arguments: 0.0
+    """Make Dynamo not time each new guard for its metrics. It writes 32 MB first, to flush the processor's cache.
+
+    What it calls instead is no function, as torch's own is none: a function counts as one that the program put there.
+    """
+    guards.profile_guard_manager = functools.partial(lambda *_arguments: 0.0)
 
 
 def use_eager_random_numbers() -> None:

@@ -43,6 +43,7 @@ from dynadiag.capture.redact import Redactor
 from dynadiag.recording import journal as journal_module
 from dynadiag.recording.journal import Journal
 from dynadiag.torch_private import exports
+from tests.interpreters import leave_out_guard_timing
 
 # The command's own process, what ends a recording, and what torch and logging call.
 OUTSIDE = ("dynadiag.capture.launch", "dynadiag.capture.process", "dynadiag.torch_private.loggers")
@@ -373,6 +374,7 @@ def forked(into: Path, record: Path | None, before: Deed, after: Deed) -> list[A
 
 
 if __name__ == "__main__":
+    leave_out_guard_timing()
     torch.set_num_threads(1)
     torch._inductor.config.force_disable_caches = True
     scratch = Path(sys.argv[2])

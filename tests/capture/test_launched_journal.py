@@ -22,10 +22,13 @@ def record(*words: str, folder: Path, limit: int | None = None, **options: objec
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+    if limit is not None:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # Python would keep the first bytes of a module, and fail on them
     return subprocess.Popen(
         [*DYNADIAG, *words],
         cwd=folder,
-        env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

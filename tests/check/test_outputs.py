@@ -190,6 +190,14 @@ def test_a_first_check_says_how_to_begin() -> None:
     assert "without a baseline" not in check_text(a_result(), Printer())
 
 
+def test_a_finding_of_two_lines_is_one_that_is_known() -> None:
+    run = a_measurement((3, 4))
+    baseline = updated_baseline(Baseline(), [run], ROOT)
+    result = check([run], baseline, lambda _: parse_budgets({}, "test"), ROOT)
+    assert len(baseline.known) == result.known_findings == 1
+    assert check_text(result, Printer()).startswith("ok: nothing new in 1 target, 1 known\n")
+
+
 def test_an_update_tells_what_it_added_and_dropped() -> None:
     before, run = updated_baseline(Baseline(), [a_measurement((3,))], ROOT), a_measurement((5,))
     after = updated_baseline(before, [run], ROOT)

@@ -1356,7 +1356,8 @@ def compiled_with(word: str, *, found: bool = False) -> Program:
                 library.write_text("!<arch>\n")
                 patch.setenv("CPATH", folder)
                 patch.setenv("LIBRARY_PATH", folder)
-            with inductor_config.patch({"cpp.cxx": (str(script),), "force_disable_caches": True}):
+            uncached = {"force_disable_caches": True, "cpp_cache_precompile_headers": False}
+            with inductor_config.patch({"cpp.cxx": (str(script),), **uncached}):
                 try:
                     return [torch.compile(doubles)(x)]
                 except Exception:  # noqa: BLE001 - the failed compile is what the advice is about

@@ -1,4 +1,4 @@
-"""A log that torch itself wrote, and its recording, once a session."""
+"""A log that torch itself wrote, once for all workers, and its recording."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynadiag.recording.import_export import import_log
+from tests.shared import shared_folder
 
 PROGRAM = """
 import torch
@@ -34,9 +35,10 @@ def trace(program: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def torch_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def torch_log() -> Path:
     """A log of a small program with a break, recompiles and a backward pass."""
-    return trace(PROGRAM, tmp_path_factory.mktemp("trace"))
+    with shared_folder("torch-log") as folder:
+        return next(folder.glob("*.log"), None) or trace(PROGRAM, folder)
 
 
 @pytest.fixture(scope="session")
