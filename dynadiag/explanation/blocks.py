@@ -11,11 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from dynadiag.explanation.branches import called_name
-<<<<<<< HEAD
-from dynadiag.explanation.identity import enclosing_function, parsed, walked
-=======
 from dynadiag.explanation.identity import enclosing_function, nodes_of
->>>>>>> team
 from dynadiag.recording.records import Span
 
 __all__ = [
@@ -273,14 +269,6 @@ def is_iterated(source: str | None, span: Span) -> bool:
     return bool(_expressions(source, span, lambda node: node.iter if isinstance(node, ast.For) else None))
 
 
-<<<<<<< HEAD
-def _nodes(source: str | None, kind: type[_Node]) -> list[_Node]:
-    """The nodes of a kind in a source, none where there is no source or it cannot be parsed."""
-    return [node for node in walked(source) if isinstance(node, kind)]
-
-
-=======
->>>>>>> team
 def _conditions(source: str | None, span: Span) -> list[ast.expr]:
     tests = (ast.If, ast.While, ast.IfExp)
     return _expressions(source, span, lambda node: node.test if isinstance(node, tests) else None)
@@ -288,13 +276,8 @@ def _conditions(source: str | None, span: Span) -> list[ast.expr]:
 
 def _expressions(source: str | None, span: Span, part: Callable[[ast.AST], ast.expr | None]) -> list[ast.expr]:
     """Those of the expressions that ``part`` takes of nodes which hold a place."""
-<<<<<<< HEAD
-    known = span.line is not None and span.column is not None
-    parts = (expression for node in walked(source if known else None) if (expression := part(node)) is not None)
-=======
     nodes = nodes_of(source, ast.If, ast.While, ast.IfExp, ast.For) if None not in (span.line, span.column) else []
     parts = (expression for node in nodes if (expression := part(node)) is not None)
->>>>>>> team
     at = (span.line or 0, span.column or 0)
     return [
         each

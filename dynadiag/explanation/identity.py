@@ -119,13 +119,6 @@ def parsed(source: str) -> ast.Module | None:
     return None
 
 
-<<<<<<< HEAD
-@lru_cache(maxsize=16)
-def walked(source: str | None) -> tuple[ast.AST, ...]:
-    """All nodes of a file as `ast.walk` goes through them; none where it is not known or cannot be parsed."""
-    tree = None if source is None else parsed(source)
-    return tuple(ast.walk(tree)) if tree is not None else ()
-=======
 def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
     """Return the nodes of some kinds in a file, as `ast.walk` orders them; none for what this Python cannot parse."""
     index = None if source is None else _file_index(source)
@@ -134,7 +127,6 @@ def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
     if kinds not in index.nodes:
         index.nodes[kinds] = [node for node in index.nodes[ast.AST,] if isinstance(node, kinds)]
     return index.nodes[kinds]
->>>>>>> team
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +158,10 @@ class _FileIndex:
 
 @lru_cache(maxsize=16)
 def _file_index(source: str) -> _FileIndex | None:
-    nodes = walked(source)
-    if not nodes:
+    tree = parsed(source)
+    if tree is None:
         return None
+    nodes = list(ast.walk(tree))
     functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
     return _FileIndex(
         lines=source.split("\n"),
