@@ -1,8 +1,8 @@
-"""Which tests `make test` runs: a third of the CPU time of all.
+"""Which tests `make test` runs: three tenths of the CPU time of all.
 
 ``long_tests.txt`` has the CPU seconds of each test that takes longer than some limit, the longest first. These are
 left out, but of each test function the cheapest case is run unless it takes three times as long as the limit.
-``make test-times`` measures all tests, finds the limit that leaves a third of the time, and writes the list. What is
+``make test-times`` measures all tests, finds the limit that leaves that share of the time, and writes the list. What is
 not listed is run: a test that is new or renamed is never left out.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["chosen_list", "left_out", "long_tests", "write_long_tests"]
+__all__ = ["SHARE", "chosen_list", "left_out", "long_tests", "write_long_tests"]
 
 LIST = Path(__file__).with_name("long_tests.txt")
-SHARE = 1 / 3  # of the CPU time of all tests, which `make test` takes at most
+SHARE = 0.3  # of the CPU time of all tests, which `make test` takes at most
 ALONE = 3.0  # times the limit: CPU seconds of a case that is kept since its function has no cheaper one
 
 
