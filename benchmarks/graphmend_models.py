@@ -1,6 +1,6 @@
 """What `dynadiag fix` makes of the 21 offline models of GraphMend's artifact: breaks before and after, and recompiles.
 
-    python benchmarks/graphmend_models.py FOLDER [--only REGEX]
+    python benchmarks/graphmend_models.py FOLDER [--only REGEX] [--backend inductor]
     python benchmarks/graphmend_models.py FOLDER --steps   # then, on a GPU: a warm step without and with the overlay
 
 Made for torch 2.12.1 and transformers 4.52.4, the versions of the artifact (savini98/CGO_AE_GraphMend). Sizes, inputs
@@ -42,7 +42,7 @@ from graphmend_models import model_and_inputs
 
 torch.manual_seed(0)
 model, inputs = model_and_inputs({name!r})
-compiled = torch.compile(model, backend="eager", dynamic=False)
+compiled = torch.compile(model, backend={backend!r}, dynamic=False)
 for _ in range(3):
     with torch.no_grad():
         outputs = compiled(**inputs)
@@ -51,15 +51,16 @@ print(f"{{outputs[0].double().mean().item():.6g}}")
 _COUNTED = """
 import json, sys
 import torch
+from torch._dynamo import lookup_backend
 from graphmend_models import model_and_inputs
 
 torch.manual_seed(0)
 model, inputs = model_and_inputs(sys.argv[1])
 graphs, after, outputs = [], [], []
 
-def backend(graph, _inputs):
+def backend(graph, inputs):
     graphs.append(graph)
-    return graph.forward
+    return lookup_backend(sys.argv[3])(graph, inputs)
 
 compiled = torch.compile(model, backend=backend, dynamic=False)
 for _ in range(3):
@@ -259,6 +260,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", metavar="REGEX")
+    parser.add_argument(
+        "--backend", default="eager", help="with which the program compiles; each wants a FOLDER of its own"
+    )
     parser.add_argument("--steps", action="store_true", help="time the overlays of FOLDER on a GPU")
     args = parser.parse_args()
     if args.steps:
@@ -273,7 +277,7 @@ def main() -> None:
             continue
         result = args.folder / f"{name}.json"
         if not result.exists():
-            result.write_text(json.dumps(_measured(name, args.folder.absolute()), indent=1))
+            result.write_text(json.dumps(_measured(name, args.folder.absolute(), args.backend), indent=1))
         found = json.loads(result.read_text())
         before, after = found["before"][0] - 1, found["after"][0] - 1
         count = len(row.rows)
@@ -283,29 +287,29 @@ def main() -> None:
     print(f"| all | {totals[0]} | {totals[1]} | {totals[2]} | {totals[3]} | | |")
 
 
-def _measured(name: str, folder: Path) -> dict[str, Any]:
+def _measured(name: str, folder: Path, backend: str) -> dict[str, Any]:
     """The graphs after each of three calls, without and with the overlay, and how far the results are apart."""
     overlay = folder / f"{name}.overlay.py"
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
-        (place / "program.py").write_text(_PROGRAM.format(name=name))
+        (place / "program.py").write_text(_PROGRAM.format(name=name, backend=backend))
         (place / "counted.py").write_text(_COUNTED)
         shutil.copy(Path(__file__), place)
-        before = _counted(place, name, "before.pt")
+        before = _counted(place, name, "before.pt", backend)
         options = ["--json", str(folder / f"{name}.fix.json"), "--force", "--overlay", str(overlay)]
         with (folder / f"{name}.log").open("w") as log:
             _run(["-m", "dynadiag", "fix", *options, "program.py"], place, stdout=log, stderr=log)
         if not overlay.exists():
             return {"before": before, "after": before, "results": "no overlay"}
-        after = _counted(place, name, "after.pt", str(overlay))
+        after = _counted(place, name, "after.pt", backend, str(overlay))
         pairs = zip(torch.load(place / "before.pt"), torch.load(place / "after.pt"), strict=True)
         same = all(torch.equal(*pair) for pair in pairs)
     return {"before": before, "after": after, "results": "same bits" if same else "not the same bits"}
 
 
-def _counted(place: Path, name: str, outputs: str, overlay: str | None = None) -> list[int]:
+def _counted(place: Path, name: str, outputs: str, backend: str, overlay: str | None = None) -> list[int]:
     words = ["-m", "dynadiag", "run", "--overlay", overlay] if overlay else []
-    done = _run([*words, "counted.py", name, outputs], place, stdout=subprocess.PIPE)
+    done = _run([*words, "counted.py", name, outputs, backend], place, stdout=subprocess.PIPE)
     counts: list[int] = json.loads(done.stdout.splitlines()[-1])
     return counts
 
