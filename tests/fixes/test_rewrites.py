@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import enum
 import importlib
+import logging
 import random
 import re
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -886,6 +888,58 @@ def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path)
     assert "_warn_futurewarning('old')" in within
     with pytest.warns(FutureWarning, match="^old$"):
         torch.compile(space["f"], backend="eager", fullgraph=True)(torch.ones(2))
+
+
+KEEPS_MORE = """import torch
+from torch import nn
+
+
+class A(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.scale, self.low = [], 0.5, nn.Linear(4, 4)
+
+    def forward(self, x):
+        y, rows = self.low(x), x.shape[0]
+        self.seen.append((rows, self.scale, y.sum().item()))
+        return y.relu()
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_runs_in_the_graph_does_so_with_each_backend(backend: str, tmp_path: Path) -> None:
+    problem = problem_at(KEEPS_MORE, "y.sum().item()")
+    found = [each for each in candidates(KEEPS_MORE, problem, tmp_path) if "in the graph" in each.title]
+    (text,) = changed(KEEPS_MORE, found)
+    space: dict[str, Any] = {"__name__": f"kept_{backend}"}
+    exec(text, space)
+    model, plain = space["A"](), space["A"]()
+    plain.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    torch._dynamo.reset()
+    for rows in (2, 3, 5):
+        x = torch.randn(rows, 4)
+        assert torch.allclose(compiled(x), plain(x))
+        compiled(x).sum().backward()
+    model.scale = plain.scale = 0.7
+    compiled(x), plain(x)
+    kept = [(rows, scale, pytest.approx(value, abs=1e-5)) for rows, scale, value in plain.seen]
+    assert [model.seen[0], model.seen[2], model.seen[4], model.seen[6]] == kept
+
+
+def test_a_message_that_is_logged_once_is_logged_while_torch_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.Logger, "warning_once", cache(logging.Logger.warning), raising=False)
+    call = "log.warning_once('%s is old', 'f')"
+    text = f"import logging\n{HEAD}log = logging.getLogger('a')\n\n\ndef f(x):\n    {call}\n    return x.sin()\n"
+    first, *_ = changed(text, candidates(text, problem_at(text, call), tmp_path))
+    space: dict[str, Any] = {}
+    exec(first, space)
+    compiled = torch.compile(space["f"], backend="eager", fullgraph=True)
+    for rows in (2, 3):
+        compiled(torch.ones(rows))
+    assert [each.getMessage() for each in caplog.records if each.name == "a"] == ["f is old"]
 
 
 def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
