@@ -332,9 +332,12 @@ program = os.getpid()
 
 @torch.library.custom_op("ours::wait", mutates_args=())
 def wait(x: torch.Tensor) -> torch.Tensor:
-    os.kill(program, signal.SIGINT)
+    turn = 0
     while os.getppid() == program:  # until the program ends
+        if turn % 2000 == 0:  # once more where Python lost it, as in what it calls behind a fork
+            os.kill(program, signal.SIGINT)
         signal.sigtimedwait([], 0.01)
+        turn += 1
     return x + 1
 wait.register_fake(torch.empty_like)
 try:
