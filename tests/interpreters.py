@@ -232,6 +232,7 @@ def _server() -> _Server:
 def serve() -> NoReturn:
     """Loads torch, compiles something small, and forks for each request until the channel closes."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the first program may be started while a test blocks signals
     channel = socket.socket(fileno=int(sys.argv[1]))
     _State.path = tuple(sys.path[1:])
     import torch

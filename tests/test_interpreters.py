@@ -97,3 +97,17 @@ def test_it_is_a_child_that_can_be_waited_for_and_killed() -> None:
     assert process.poll() is None
     process.kill()
     assert process.wait(60) == -signal.SIGKILL
+
+
+def test_signals_that_were_blocked_when_the_server_started_are_not_blocked_in_a_fork() -> None:
+    shown = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    program = (
+        "import signal, subprocess, sys\n"
+        "from tests.interpreters import warm\n"
+        "with warm():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+        f"    subprocess.run([sys.executable, '-c', {shown!r}], check=True)\n"
+    )
+    root = Path(__file__).parents[1]
+    done = subprocess.run(["env", sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
