@@ -331,7 +331,7 @@ def _print_steps(folder: Path, only: str) -> None:
 
 
 def _steps(name: str, overlay: str | None) -> list[float]:
-    """The milliseconds of a warm step of the small and the full model, in a fresh process."""
+    """Time a warm step of the small model and of the full model in a fresh process, in milliseconds."""
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         (place / "step.py").write_text(_STEP)

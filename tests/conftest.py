@@ -42,9 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Keep the garbage collector from what is loaded: it is much, and it lives as long as the process.
+    """Stop garbage collection while tests are collected, and freeze the modules that are loaded by then.
 
-    Tests that compile do so without the timing of guards, as the interpreters that they start.
+    Tests compile without the timing of guards. So do the interpreters that they start.
     """
     gc.disable()
     yield

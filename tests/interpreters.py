@@ -77,7 +77,7 @@ def warm() -> Iterator[None]:
 
 
 def leave_out_guard_timing() -> None:
-    """Let torch compile without timing the guards, which is 40% of the time that it takes for three lines.
+    """Compile without timing the guards. The timing takes 40% of the time of a small compile.
 
     Interpreters that are no forks time them, and so does the test of the function that is left out.
     """

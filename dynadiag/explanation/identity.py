@@ -131,7 +131,7 @@ def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
 
 @dataclass(frozen=True, slots=True)
 class _FileIndex:
-    """The lines of a file, its nodes, and its statements and functions with the first and the last line of each.
+    """The lines and the nodes of a file. Its statements and functions have their first and last line.
 
     It is made once a file: a walk of the syntax tree for each place would take seconds.
     """

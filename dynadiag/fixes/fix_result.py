@@ -159,7 +159,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
 
 
 def _why_left(problem: FixProblem) -> str:
-    """What the cause is, in a line: torch's name of a break says what kind it is, and not what is wrong here."""
+    """Return the title of a break and its cause, in one line: the title alone names only the kind of break."""
     return " ".join(f"{problem.title}. {problem.cause}".split()) if problem.cause else problem.title
 
 

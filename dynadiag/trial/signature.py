@@ -278,8 +278,8 @@ def _torch_root() -> str | None:
 
 
 def _deepest_torch_frame(error: BaseException) -> str | None:
-    """The innermost frame in torch that does not only check something for its caller; none where torch took the frames
-    away: that of the compiled call only raises again what Dynamo does not support.
+    """Return the innermost frame in torch. Functions such as `torch._check` are skipped: their caller is at fault. None
+    if torch removed the frames: the compiled call only raises the error of Dynamo again.
     """
     frames = (frame for frame in map(_frame, _innermost_entries(error)) if not _CHECKS.match(frame))
     found = next((frame for frame in frames if frame != _PROGRAM), None)

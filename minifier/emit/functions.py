@@ -238,7 +238,7 @@ class _Writer:
         return argument_source(value, self._name)
 
     def _operand(self, value: Any) -> str:
-        """An operand of an operator. A constant gets parentheses if it needs them."""
+        """Write an operand. A constant that needs parentheses gets them."""
         text = self._write(value)
         return text if isinstance(value, fx.Node) or text[0].isdigit() else f"({text})"
 

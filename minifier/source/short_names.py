@@ -31,8 +31,8 @@ def tidied(text: str) -> Iterator[str]:
 
 
 def _short_names(tree: ast.Module) -> dict[str, str]:
-    """A short name for each long name that the program binds, except imports, and one without the number that a pass
-    gave it because another name, which is gone, was taken.
+    """Return a short name for each long name that the program binds, except imports. A name such as `x_2` loses its
+    number if the name `x` is free.
     """
     nodes = list(ast.walk(tree))
     imported = {n for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for n in import_bindings(node)}

@@ -1343,7 +1343,7 @@ def with_backend(backend: Any) -> Program:
 
 
 def compiled_with(word: str, *, found: bool = False) -> Program:
-    """A program whose C++ compiler is asked for one more file. ``found``: the compiler can find it."""
+    """Write a program whose C++ compiler needs one more file. ``found`` says whether the compiler finds it."""
 
     def run(_compile: Compile) -> list[Any]:
         pick_vec_isa()  # it is asked once in a process, by compiling

@@ -162,7 +162,7 @@ def test_segments_of_another_form_stay(other: str, tmp_path: Path) -> None:
 
 
 def test_each_expert_is_computed_on_all_tokens(tmp_path: Path) -> None:
-    """A token may choose an expert twice, and an infinite one leaves the gradient of other experts finite."""
+    """A token may choose one expert twice. An infinite token leaves the gradients of other experts finite."""
     (text,) = changed(EXPERTS, candidates(EXPERTS, problem_at(EXPERTS, "torch.where(mask[e])"), tmp_path)[:1])
     assert [line.strip() for line in text.splitlines() if "#" in line] == ["# Its tokens."]
     x, index = torch.randn(6, 4), torch.tensor([[0, 1], [1, 0], [0, 3], [3, 1], [0, 0], [2, 3]])
@@ -538,7 +538,7 @@ def test_what_is_no_operator_is_left_to_a_break(
 def test_what_the_call_writes_to_is_written_once(
     write: str, mode: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """To know the values of a tensor torch computes it while it compiles."""
+    """Torch computes a tensor while it compiles if the operator needs its values."""
     text = _operator_text(GRID.replace("GRID.ids(grid, 1)", f"GRID.ids({write}, 1)"), tmp_path)
     f = _module(text, monkeypatch, tmp_path)["f"]
     x, grids = torch.randn(5, 3), [torch.tensor([[2, 3], [4, 2]]) for _ in range(2)]

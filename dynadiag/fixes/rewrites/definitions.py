@@ -26,6 +26,19 @@ class Helpers:
     imports: tuple[str, ...] = ("torch",)
 
 
+def giving_object(name: str, holder: str) -> str:
+    """The text of the function ``name``, which torch calls while it compiles, and which keeps an object of the compiled
+    function in the class ``holder``. An object that the same call has changed before is kept as ``None``.
+    """
+    return f'''def {name}(context):
+    """Keep the object that is the local variable `value`; torch calls this while it compiles."""
+    variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
+    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
+    usable = variable.source is not None and not effects.is_modified(variable)
+    {holder}.given += (getattr(variable, "value", None) if usable else None,)
+'''
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """A name that a module gets, and the edits that define it."""

@@ -86,7 +86,7 @@ class EffectFunction:
         return node
 
     def definition(self, name: str, way: Way) -> tuple[Edit, ...]:
-        """The edits that put the function above the one that is compiled."""
+        """Return the edits that insert the function above the compiled function."""
         end, unit = self.file.newline, self.file.indent_unit
         heads = ("if condition:", "else:" if self.sides[0] else "if not condition:") if self.conditional else ()
         lines = list[str]()

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dynadiag.fixes.edits import Edit, ParsedSource
-from dynadiag.fixes.rewrites.definitions import Definition, Helpers
+from dynadiag.fixes.rewrites.definitions import Definition, Helpers, giving_object
 
-_HELPERS = '''
+_HELPERS = (
+    '''
 
 class _Effects:
     """The functions that graphs call for their effect, and their calls as torch compiled them, each under a name."""
@@ -20,13 +21,9 @@ class _Effects:
     given = ()  # the objects among the arguments of the next call
 
 
-def _give_owner(context):
-    """Keep the object that is the local variable `value`; torch calls this while it compiles."""
-    variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
-    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
-    usable = variable.source is not None and not effects.is_modified(variable)
-    _Effects.given += (getattr(variable, "value", None) if usable else None,)
-
+'''
+    + giving_object("_give_owner", "_Effects")
+    + '''
 
 @torch.library.custom_op(
     f"{__name__.replace('.', '_')}::_run_effect",
@@ -103,6 +100,7 @@ def _in_graph(function):
 
     return call
 '''
+)
 _NAMES = (
     "_Effects",
     "_give_owner",
@@ -120,7 +118,7 @@ class Way:
     """How torch calls the function: the decorator says it, and a line behind the function."""
 
     when: str
-    decorator: str
+    decorator: str = ""  # that of the helpers where there are some
     behind: str = ""
     helpers: Helpers | None = None
 
@@ -138,12 +136,12 @@ class Way:
         return f"@{made.name}", made.edits
 
 
-# Of a function that is inlined, torch forgets what is to be called after the graph.
+# Torch drops the calls after the graph that an inlined function asks for.
 AFTER = Way(
     "calls after the graph",
     "@torch.compiler.disable",
     "torch._dynamo.config.reorderable_logging_functions.add({name})",
 )
-WITHIN = Way("runs in the graph", "@_in_graph", helpers=_IN_GRAPH)
+WITHIN = Way("runs in the graph", helpers=_IN_GRAPH)
 # For what is done once in a process, and with constants alone.
 COMPILING = Way("calls while it compiles", "@torch.compiler.assume_constant_result")

@@ -101,7 +101,7 @@ def index_candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
 
 
 def copy_candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
-    """Offer `torch.where` for `x[mask] = y[mask]` of a boolean mask, copied into `x`: no size depends on the mask.
+    """Replace `x[mask] = y[mask]` of a boolean mask with `torch.where`: then no size depends on the mask.
 
     A mask with fewer dimensions than `x` gets more behind its own. One that is not boolean raises there.
     """
@@ -130,7 +130,7 @@ def copy_candidates(site: Site[cst.Subscript]) -> Iterator[Candidate]:
 
 
 def _is_said_to_be(file: ParsedSource, mask: cst.BaseExpression, function: cst.FunctionDef) -> bool:
-    """Whether a mask is a parameter, in another shape perhaps, whose annotation says that it is boolean."""
+    """Whether the annotation of a parameter says that the mask is boolean. The parameter may be reshaped first."""
     while isinstance(mask, cst.Call) and m.matches(mask, _RESHAPED):
         mask = cst.ensure_type(mask.func, cst.Attribute).value
     name = mask.value if isinstance(mask, cst.Name) else None

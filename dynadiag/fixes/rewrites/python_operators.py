@@ -19,13 +19,14 @@ import libcst as cst
 
 from dynadiag.fixes.candidate import Candidate, Site
 from dynadiag.fixes.edits import ParsedSource
-from dynadiag.fixes.rewrites.definitions import Definition, Helpers, body_of
+from dynadiag.fixes.rewrites.definitions import Definition, Helpers, body_of, giving_object
 from dynadiag.recording.records import Span
 
 # Breaks that the values of a tensor cause: its numbers, a size, a branch.
 _OF_VALUES = ("GB0033", "GB0036", "GB0124", "GB0170")
 _WHY = "the operator runs the function as it is, and checks the types and sizes that torch was told of its results"
-_HELPERS = '''
+_HELPERS = (
+    '''
 
 class _Calls:
     """The functions that graphs call as operators, and their calls as torch compiled them, each under a name."""
@@ -34,13 +35,9 @@ class _Calls:
     written = False  # whether one of its tensors was written to
 
 
-def _give_object(context):
-    """Keep the object that is the local variable `value`; torch calls this while it compiles."""
-    variable = context.get_local("value")._i_will_not_complain_if_bc_breaks_VariableTracker().realize()
-    effects = context._i_will_not_complain_if_bc_breaks_InstructionTranslator().output.side_effects
-    usable = variable.source is not None and not effects.is_modified(variable)
-    _Calls.given += (getattr(variable, "value", None) if usable else None,)
-
+'''
+    + giving_object("_give_object", "_Calls")
+    + '''
 
 def _note_writes(context):
     """Note whether the local variable `value` comes of a tensor that is written to. To know its values torch computes
@@ -195,6 +192,7 @@ def _as_operator(function, *names):
 
     return call
 '''
+)
 _NAMES = (
     "_Calls",
     "_give_object",
