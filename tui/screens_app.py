@@ -203,7 +203,7 @@ class ScreensApp(LineActionsApp):
             while view.is_offscreen:
                 await asyncio.sleep(_SECONDS_BETWEEN_SCREENS)
                 quiet = 0 if view.busy or self.is_in_use else quiet + 1
-                if quiet > 1:
+                if quiet > 1 and view.is_offscreen:  # a key may have shown it while this slept
                     view.leave_offscreen(shown=False)
         self.filled = True
 

@@ -143,6 +143,32 @@ async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path)
         assert shown == [app.current]
 
 
+async def test_a_screen_that_a_key_shows_while_it_is_filled_stays(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the event loop is held up for so long that the key counts as an old one."""
+    sleep, looks = asyncio.sleep, 0
+
+    async def look(delay: float) -> None:
+        nonlocal looks
+        view = app._views.get("breaks")
+        await sleep(delay)
+        if delay == screens_app._SECONDS_BETWEEN_SCREENS and view is not None and view.is_offscreen:
+            looks += 1
+            if looks == 2:
+                await app._switch("breaks")
+                app._last_action = 0.0
+
+    async with filling(program) as (app, pilot):
+        monkeypatch.setattr(asyncio, "sleep", look)
+        monkeypatch.setattr(View, "busy", False)
+        while not app.filled:
+            await sleep(0.01)
+        await settle(pilot)
+        assert looks == 2
+        assert [view.NAME for view in app._views.values() if view.display] == ["breaks"]
+
+
 async def test_nothing_is_filled_once_the_screens_are_gone(program: Path) -> None:
     """The application may be closed by another way than a key."""
     async with filling(program) as (app, pilot):
