@@ -45,7 +45,7 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         lambda case: slots_if(
             case.set_inside, names=case.names, place=place_text(case.set_inside) if case.set_inside else ""
         ),
-        trials=tried("a_cache_that_grows"),
+        trials=tried("a_cache_that_grows", "a_pair_that_grows"),
     ),
     *TENSORS,
     *STATES,

@@ -194,6 +194,14 @@ class BreakCase:
         return any(registers_hook(self.run.sources.get(frame.file), frame.line) for frame in way)
 
     @property
+    def broken_before(self) -> Break | None:
+        """The break of another compile that the function which breaks was on the way to."""
+        last = self.item.user_stack[-1:]
+        here = {(frame.file, frame.function) for frame in last}
+        others = (each for each in self.run.breaks if each.compile_id != self.item.compile_id)
+        return next((each for each in others if here & {(f.file, f.function) for f in each.user_stack}), None)
+
+    @property
     def is_branch(self) -> bool:
         """Whether the values of a tensor decide which way the program takes."""
         return "branching" in self.item.gb_type

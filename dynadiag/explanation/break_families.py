@@ -33,7 +33,7 @@ FAMILIES = {
     ),
     "number": Family(
         "A Python value is asked of a tensor, whose values are unknown while tracing.",
-        ("item.tensor", "item.capture", "item.afterwards"),
+        ("item.tensor", "item.capture", "item.kept", "item.afterwards"),
     ),
     "shape": Family(
         "An operator gives a result whose shape, or whose being, depends on the values of its input.",

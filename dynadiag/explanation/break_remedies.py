@@ -56,6 +56,8 @@ _KNOWN = frozenset(
         "attribute.asked",
         "random.once",
         "operator.internal",
+        "transform.whole",
+        "transform.break",
     }
 )
 # The numbers of torch's registry.
@@ -100,6 +102,11 @@ def _becomes_list(case: BreakCase) -> bool:
 
 def _meets_rnn(case: BreakCase) -> bool:
     return case.item.gb_id == _RNN or case.facts.option == "allow_rnn"
+
+
+def _is_in_transform(case: BreakCase) -> bool:
+    """Whether Python runs a transform of `torch.func` around what was to be compiled."""
+    return case.item.gb_type == "Unsupported functorch tracing attempt"
 
 
 def _is_all_theirs(case: BreakCase) -> bool:
@@ -405,6 +412,25 @@ _RULES = (
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(
+        "transform.whole",
+        "Compile what calls the transform, `torch.compile(torch.vmap(fn))`, instead of what it is given: inside a "
+        "transform of `torch.func` that Python runs, torch compiles nothing.",
+        when(_is_in_transform, lambda case: case.broken_before is None),
+        trials=(Trial("is_given_to_a_transform"),),
+    ),
+    Remedy(
+        "transform.break",
+        "End the graph break at line {line} of `{function}`: it leaves the transform of `torch.func` to Python, and "
+        "inside one that Python runs torch compiles nothing.",
+        when(
+            _is_in_transform,
+            lambda case: case.broken_before is not None,
+            line=lambda case: str(case.broken_before and case.broken_before.span.line),
+            function=lambda case: (case.broken_before and case.broken_before.function) or "",
+        ),
+        trials=(Trial("breaks_in_a_transform"),),
+    ),
+    Remedy(
         "hook.between",
         "A hook in compiled code may do no more than compute the gradient that it returns. Compile what comes before "
         "the tensor and what comes after it each by itself, and register the hook between the two calls.",
@@ -428,15 +454,17 @@ _RULES = (
     ),
     Remedy(
         "rnn.allow",
-        "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph.",
+        "Set `torch._dynamo.config.allow_rnn = True`: the module then stays in the graph. (With gradients an `nn.LSTM` "
+        "on the CPU fails to compile so, in `mkldnn_rnn_layer`; without gradients, and as `nn.GRU` or `nn.RNN`, it "
+        "compiles.)",
         when(_meets_rnn, lambda case: not takes_packed(case.source, case.item.span)),
-        trials=(Trial("has_an_rnn", ("2.13", "2.14")),),
+        trials=(Trial("has_an_rnn", ("2.13", "2.14")), Trial("trains_a_gru", ("2.13", "2.14"))),
     ),
     Remedy(
         "rnn.padded",
         "torch traces no packed sequence, with `torch._dynamo.config.allow_rnn = True` neither. With that option pass "
         "the padded batch, and take of each sequence its last step, `out[torch.arange(len(lengths)), lengths - 1]`; a "
-        "bidirectional module would read the padding.",
+        "bidirectional module would read the padding. (With gradients an `nn.LSTM` on the CPU fails to compile so.)",
         when(_meets_rnn, lambda case: takes_packed(case.source, case.item.span)),
         trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),

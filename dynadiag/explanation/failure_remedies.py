@@ -62,7 +62,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "torch failed on what it made of the rest of `{function}` behind the graph break at line {line}: end that "
         "break, and there is no such rest.",
         lambda case: slots_if(case.is_of_rest, function=case.item.function, line=str(case.item.line)),
-        trials=tried("breaks_in_a_transform"),
+        trials=tried("fails_in_a_transform"),
     ),
     Remedy(
         "failed.mark_dynamic",

@@ -55,12 +55,19 @@ READS = (
         trials=(Trial("multiplies_by_an_item", case=_ITEM),),
     ),
     Remedy(
+        "item.kept",
+        "Keep the tensor itself, and convert it after the compiled call: here its value is only kept.",
+        when(theirs, _about("store"), lambda case: not (case.within_checkpoint or case.custom_function)),
+        trials=(Trial("keeps_an_item_in_a_hook", case=_ITEM),),
+    ),
+    Remedy(
         "item.afterwards",
-        "Return the tensor, and convert it after the compiled call: here its value is only shown, kept or returned.",
+        "Return the tensor, or keep it on an object, and convert it after the compiled call: here its value is only "
+        "shown, kept or returned.",
         when(
             theirs,
             _about("log", "store", "return"),
-            lambda case: not (case.within_checkpoint or case.custom_function),
+            lambda case: not (case.within_checkpoint or case.custom_function or case.uses == {"store"}),
             lambda case: "return" not in case.uses or not case.is_inlined,
         ),
         trials=(Trial("logs_an_item", case=_ITEM), Trial("logs_a_list", case="GB0109")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dynadiag.explanation.branches import called_name
@@ -132,8 +133,13 @@ def _branch_lines(function: ast.AST) -> Mapping[str, int]:
 def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> Span | None:
     """Where the compiled function itself sets the attribute that a guard reads; None where other code may set it too.
 
-    What is counted up there has no last value, and is left out.
+    What is counted up there has no last value, and is left out. Of an item (``self.cache[0]``) it is where the
+    container is set.
     """
+    holder = fact.subject
+    while holder is not None and holder.endswith("]") and (outer := holder_of(holder)) is not None:
+        holder = outer
+    fact = replace(fact, subject=holder)
     place = assignment(fact, sources)
     if place is None:
         return None

@@ -78,7 +78,8 @@ STATES: tuple[Remedy[RecompileCase], ...] = (
     ),
     _state(
         "torch.func transforms",
-        f"Called inside and outside a `torch.func` transform (`vmap`, `grad`, ...): {_SWITCHED}",
+        "Called inside a transform of `torch.func` (`vmap`, `grad`), where Python runs it uncompiled (with the backend "
+        '"eager": by code of its own). Compile what calls the transform, `torch.compile(torch.vmap(fn))`.',
         "a_transform",
     ),
     _state(

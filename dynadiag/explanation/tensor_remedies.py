@@ -15,6 +15,7 @@ from dynadiag.explanation.recompile_case import (
     place_text,
 )
 from dynadiag.explanation.remedy import Remedy, Slots, Subject, Trial, slots_if, tried
+from dynadiag.explanation.value_remedies import TENSOR_INSTEAD
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import excludes_zero_and_one, is_plain_range
@@ -340,8 +341,8 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "shape.value",
-        "{made}: an operator, or Python code, needs that number itself, and each is compiled apart. Keep it in a "
-        "tensor (`register_buffer` on a module), or expect one compile for each.",
+        "{made}: an operator, or Python code, needs that number itself, and each is compiled apart. Compute the number "
+        f"before the call, and {TENSOR_INSTEAD}; else expect one compile for each.",
         lambda case: _shape("number")(case) if _shape("number", sizes=True)(case) is None else None,
         trials=tried("a_rate_of_each_block"),
     ),

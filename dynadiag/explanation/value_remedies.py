@@ -8,6 +8,8 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 
 from __future__ import annotations
 
+import re
+
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.records import GuardFailure, Span
@@ -20,7 +22,7 @@ from dynadiag.recording.torch_text.sources import (
     source_text,
 )
 
-__all__ = ["ATTRIBUTES", "VALUES"]
+__all__ = ["ATTRIBUTES", "TENSOR_INSTEAD", "VALUES"]
 
 
 def _type_of(fact: GuardFailure) -> str:
@@ -49,6 +51,17 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant:
     )
 
 
+_CYCLED = ("betas", "momentum")  # what OneCycleLR and CyclicLR write beside the learning rate
+_ITEM_NAME = re.compile(r"\['(\w+)'\]")
+_AS_INPUT = (
+    "From now on torch makes it an input of the graph{unless}; where the step needs the number itself, as "
+    "{example}, each value is compiled apart"
+)
+_OF_NUMBER = "Each value is compiled apart, whatever `dynamic` is: the step needs the number itself"
+TENSOR_INSTEAD = (
+    "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill` and `full` do; as "
+    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
+)
 ATTRIBUTES = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
 
 
@@ -150,7 +163,7 @@ def _float(*, constant: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         fact = case.fact
         fits = _value(case, type_="float", constant=constant) and not fact.is_static
-        if not fits or fact.base == "default" or _learning_rate(case) or _scheduled(case) or case.of_torch:
+        if not fits or fact.base == "default" or _is_scheduled(case) or case.of_torch:
             return None
         bases = {each.base for each in case.alike}
         holder = {
@@ -170,9 +183,8 @@ def _float(*, constant: bool) -> Needs:
 
 def _why_constant(fact: GuardFailure) -> str:
     """Why a number remains a constant, where it is known."""
-    if fact.dynamic is not None:
-        return "Python code needs to know it"
-    return "it was compiled with `dynamic=False`, or Python code needs to know it"
+    needed = "an operator or Python code needs to know it"
+    return needed if fact.dynamic is not None else f"it was compiled with `dynamic=False`, or {needed}"
 
 
 def _key(case: RecompileCase) -> Slots:
@@ -188,19 +200,23 @@ def _key(case: RecompileCase) -> Slots:
     }
 
 
-def _learning_rate(case: RecompileCase) -> Slots:
-    fact = case.fact
-    is_rate = fact.base == "optimizer" and last_name(fact.subject) == "lr" and _type_of(fact) == "float"
-    return slots_if(case.sort == "value" and is_rate and not fact.is_static, name=case.name)
+def _is_scheduled(case: RecompileCase) -> bool:
+    """Whether it is a float of an optimizer's, as a scheduler writes it."""
+    return _value(case, "optimizer", type_="float") and not case.fact.is_static
 
 
-def _scheduled(case: RecompileCase) -> Slots:
-    """Another float of an optimizer's, as a scheduler writes it."""
-    fact, source = case.fact, case.fact.subject or ""
-    fits = _value(case, "optimizer", type_="float") and _learning_rate(case) is None and not fact.is_static
-    is_cycled = "['betas']" in source or "['momentum']" in source
-    cycles = " (`OneCycleLR` and `CyclicLR` do; with `cycle_momentum=False` they leave it alone)" if is_cycled else ""
-    return slots_if(fits, name=case.name, cycles=cycles, unless=_unless(fact))
+def _scheduled(*names: str, constant: bool | None = None) -> Needs:
+    """A float of an optimizer's with one of these names, any other without names."""
+
+    def needs(case: RecompileCase) -> Slots:
+        keys = set(_ITEM_NAME.findall(case.fact.subject or ""))
+        named = bool(keys & {*names}) if names else not keys & {"lr", *_CYCLED}
+        fits = _is_scheduled(case) and named and constant in (None, case.is_constant)
+        then = _OF_NUMBER if case.is_constant else _AS_INPUT
+        example = "that of `Adam` its betas" if {*names} & {*_CYCLED} else "that of `SGD` its learning rate"
+        return slots_if(fits, name=case.name, then=then.format(unless=_unless(case.fact), example=example))
+
+    return needs
 
 
 VALUES: tuple[Remedy[RecompileCase], ...] = (
@@ -242,18 +258,30 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.learning_rate",
-        "{name} changed, as a scheduler changes it, and is a constant of the compiled step at first. From now on "
-        "torch makes it an input of the graph; an optimizer that is made with `lr=torch.tensor(...)` needs no "
-        "recompile.",
-        _learning_rate,
-        trials=tried("a_learning_rate"),
+        "{name} changed, as a scheduler changes it. Make the optimizer with `lr=torch.tensor(...)`: then no value is "
+        "compiled apart. ({then}.)",
+        _scheduled("lr"),
+        trials=tried("a_learning_rate", "a_learning_rate_of_adam"),
+    ),
+    Remedy(
+        "value.cycled",
+        "{name} of the optimizer changed: `OneCycleLR` and `CyclicLR` write it, and with `cycle_momentum=False` they "
+        "leave it alone. ({then}.)",
+        _scheduled(*_CYCLED),
+        trials=tried("a_cycled_momentum"),
     ),
     Remedy(
         "value.scheduled",
-        "{name} of the optimizer changed, as a scheduler changes it{cycles}. From now on torch makes it an input of "
-        "the graph{unless}; `torch.compile(..., dynamic=True)` does so from the first call on.",
-        _scheduled,
-        trials=tried("a_cycled_momentum", "a_momentum_left_alone"),
+        "{name} of the optimizer changed, as a scheduler changes it. {then}; `torch.compile(..., dynamic=True)` makes "
+        "it an input from the first call on where that is possible.",
+        _scheduled(constant=False),
+        trials=tried("a_weight_decay"),
+    ),
+    Remedy(
+        "value.scheduled_again",
+        "{name} of the optimizer changed, as a scheduler changes it. {then}. Change it in few steps, or leave this "
+        "step uncompiled.",
+        _scheduled(constant=True),
     ),
     Remedy(
         "value.closed_over",
@@ -326,8 +354,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.integer_again",
-        "{what} changed and is part of the code, each value compiled apart: {why} (an index, a branch). Take that code "
-        "out of the function, or pass a tensor where it is only computed with.",
+        "{what} changed and is part of the code, each value compiled apart: {why} (an index, a branch, an option of an "
+        "operator). Take that code out of the function, or pass a tensor where it is only computed with.",
         lambda case: _integer_of_caller(case, constant=True),
         trials=tried("a_length_of_a_list"),
     ),
@@ -362,9 +390,11 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.float_again",
-        "{what} changed and is part of the code, each value compiled apart: {why} (a branch, a conversion). Keep it in "
-        "a tensor, or take that code out of the function.",
+        "{what} changed and is part of the code, each value compiled apart: {why} (a branch, `int(...)`). Numbers that "
+        "only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for `torch.add(a, b, alpha=s)`. Or "
+        f"{TENSOR_INSTEAD}.",
         _float(constant=True),
+        trials=tried("a_float_as_alpha", "a_float_for_clamp"),
     ),
     Remedy(
         "value.float",

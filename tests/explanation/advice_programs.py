@@ -587,11 +587,18 @@ def clips(*, checks: bool) -> Program:
     return run
 
 
-RECURRENT = nn.LSTM(1, 2, batch_first=True)
+RECURRENT = nn.LSTM(1, 2, batch_first=True).requires_grad_(False)
+TRAINED = nn.GRU(1, 2, batch_first=True)
 
 
 def takes_the_last(v: torch.Tensor) -> Any:
     return RECURRENT(v.view(1, -1, 1))[0][:, -1] * 2
+
+
+def trains_a_gru(compile_: Compile) -> Any:
+    TRAINED.zero_grad()
+    compile_(lambda v: TRAINED(v.view(1, -1, 1))[0].sum())(x).backward()
+    return TRAINED.weight_hh_l0.grad
 
 
 def takes_the_last_packed(v: torch.Tensor) -> Any:
@@ -1160,12 +1167,31 @@ def marked_size(mark: Callable[[torch.Tensor, int], None]) -> Program:
     return run
 
 
-def in_a_transform(energy: Callable[..., Any]) -> Program:
+def keeps_in_a_hook(*, number: bool) -> Program:
+    """A hook of a module that keeps a mean, as a number or as a tensor."""
+
+    def run(compile_: Compile) -> list[Any]:
+        kept: dict[str, Any] = {}
+        layer = nn.ReLU()
+
+        def keep(_module: nn.Module, _arguments: Any, out: torch.Tensor) -> None:
+            if number:
+                kept["mean"] = out.mean().item()
+            else:
+                kept["mean"] = out.mean()
+
+        layer.register_forward_hook(keep)
+        return [compile_(layer)(x), float(kept["mean"])]
+
+    return run
+
+
+def in_a_transform(energy: Callable[..., Any], **options: Any) -> Program:
     """The gradient, uncompiled where compiling fails."""
 
     def run(compile_: Compile) -> Any:
         try:
-            return [compile_(lambda v: torch.func.grad(energy)(v))(x)]
+            return [compile_(lambda v: torch.func.grad(energy)(v), **options)(x)]
         except Exception:  # noqa: BLE001 - the failed compile is what the advice is about
             return [torch.func.grad(energy)(x)]
 
@@ -1367,8 +1393,8 @@ def compiled_with(word: str, *, found: bool = False) -> Program:
 
 
 def differentiates(v: torch.Tensor) -> torch.Tensor:
-    (slope,) = torch.autograd.grad((v**3).sum(), v, create_graph=True)
-    return slope.square().sum()
+    (slope,) = torch.autograd.grad((v**3).sum(), v, retain_graph=True)
+    return (slope * v).square().sum()
 
 
 def gradient_of(fn: Callable[[torch.Tensor], torch.Tensor]) -> Program:
@@ -1536,11 +1562,12 @@ def device_of_defaults(device: str) -> Any:
 
 
 def transformed(everywhere: bool) -> Program:
-    """A function that is called in `torch.vmap`, and before that by itself or in it, too."""
+    """A function that is called by itself and in `torch.vmap`, which is outside of the compiled code or in it."""
 
     def run(compile_: Compile) -> list[Any]:
         fn = compile_(doubles)
-        return [torch.vmap(fn)(y[None])[0] if everywhere else fn(y), torch.vmap(fn)(torch.ones(2, 4))]
+        mapped = compile_(torch.vmap(doubles)) if everywhere else torch.vmap(fn)
+        return [fn(y), mapped(torch.ones(2, 4))]
 
     return run
 
@@ -1638,12 +1665,12 @@ def a_global_text(values: tuple[str, ...]) -> Program:
     return run
 
 
-def scheduled(learning_rate: Any) -> Program:
+def scheduled(learning_rate: Any, kind: Callable[..., Any] = torch.optim.SGD) -> Program:
     """An optimizer whose step is compiled, with a scheduler's changes."""
 
     def run(compile_: Compile) -> list[Any]:
         parameter = nn.Parameter(torch.ones(4))
-        optimizer = torch.optim.SGD([parameter], lr=learning_rate)
+        optimizer = kind([parameter], lr=learning_rate)
         step = compile_(optimizer.step)
         for rate in (0.5, 0.25, 0.125):
             parameter.grad = torch.ones(4)
@@ -2402,7 +2429,7 @@ class Noisy(nn.Module):
 
 def noise(*, buffer: bool) -> Program:
     def run(compile_: Compile) -> list[torch.Tensor]:
-        fn = compile_(Noisy.forward, dynamic=True)
+        fn = compile_(Noisy.forward, dynamic=True, backend="eager")  # others compile such a float apart
         return [fn(Noisy(rate, buffer=buffer), x) for rate in (0.25, 0.5)]
 
     return run
@@ -2486,20 +2513,59 @@ def adds_a_number(v: torch.Tensor, counts: Counts) -> torch.Tensor:
     return v + counts.number
 
 
-def cycles(**options: Any) -> Program:
+def cycles(*, left: bool) -> Program:
     """A program with a compiled optimizer, whose scheduler cycles the momentum. ``left`` leaves it alone."""
-    left, given = options.pop("left", False), options
 
     def run(compile_: Compile) -> torch.Tensor:
         weight = torch.ones(2, requires_grad=True)
         weight.grad = torch.zeros(2)
         optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1), weight_decay=0.0)
         scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 9, cycle_momentum=not left)
-        step = compile_(optimizer.step, **given)
+        step = compile_(optimizer.step)
         for _ in range(3):
             step()
             scheduler.step()
+        return weight.detach()  # the gradient is 0
+
+    return run
+
+
+def decays(**options: Any) -> Program:
+    """A program with a compiled optimizer whose weight decay changes."""
+
+    def run(compile_: Compile) -> torch.Tensor:
+        weight = torch.ones(2, requires_grad=True)
+        weight.grad = torch.zeros(2)
+        optimizer = torch.optim.AdamW([weight], lr=torch.tensor(0.1))
+        step = compile_(optimizer.step, **options)
+        for optimizer.param_groups[0]["weight_decay"] in (0.25, 0.125):
+            step()
         return weight.detach()
+
+    return run
+
+
+class Pairs(nn.Module):
+    """Keeps the keys and values of all calls, or of the longest sequence."""
+
+    def __init__(self, *, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+        self.cache: Any = (torch.zeros(2, 9), torch.zeros(2, 9)) if whole else (torch.zeros(2, 2), torch.zeros(2, 2))
+
+    def forward(self, v: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        if self.whole:
+            for held in self.cache:
+                held.index_copy_(1, place, v)
+        else:
+            self.cache = tuple(torch.cat([held, v], 1) for held in self.cache)
+        return self.cache[0].sum() + self.cache[1].sum()
+
+
+def decodes_pairs(whole: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(Pairs(whole=whole))
+        return [fn(torch.ones(2, 2), torch.tensor([n, n + 1])) for n in (2, 4, 6)]
 
     return run
 
@@ -2968,6 +3034,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_by_an_item": (calls(loops_by_an_item, (x,)), calls(loops_by_a_tensor, (x,))),
     "clips_and_checks": (clips(checks=True), clips(checks=False)),
     "has_an_rnn": (calls(takes_the_last, (x,)), configured(calls(takes_the_last, (x,)), allows_rnn)),
+    "trains_a_gru": (trains_a_gru, configured(trains_a_gru, allows_rnn)),
     "has_a_packed_rnn": (
         calls(takes_the_last_packed, (x,)),
         configured(calls(takes_the_last_padded, (x,)), allows_rnn),
@@ -3043,6 +3110,15 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "marks_multiples": (marked_multiples, maybe_marked_multiples),
     "marks_a_wide_range": (marked_range(64), marked_range(5)),
     "breaks_in_a_transform": (in_a_transform(breaks_half_way), in_a_transform(lambda v: (v**2).sum())),
+    "fails_in_a_transform": (
+        in_a_transform(breaks_half_way, backend="eager"),
+        in_a_transform(lambda v: (v**2).sum(), backend="eager"),
+    ),
+    "is_given_to_a_transform": (
+        lambda compile_: torch.vmap(compile_(doubles))(torch.ones(2, 4)),
+        lambda compile_: compile_(torch.vmap(doubles))(torch.ones(2, 4)),
+    ),
+    "keeps_an_item_in_a_hook": (keeps_in_a_hook(number=True), keeps_in_a_hook(number=False)),
     "marks_a_size_unbacked": (
         marked_size(torch._dynamo.decorators.mark_unbacked),
         marked_size(torch._dynamo.mark_dynamic),
@@ -3148,8 +3224,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(adds_a_number, (x, Counts(3)), (x, Counts(4))),
         calls(adds_a_number, (x, Counts(3)), (x, Counts(4)), dynamic=True),
     ),
-    "a_cycled_momentum": (cycles(), cycles(dynamic=True)),
-    "a_momentum_left_alone": (cycles(), cycles(left=True)),
+    "a_cycled_momentum": (cycles(left=False), cycles(left=True)),
     "a_list_of_losses": (losses(outside=False), losses(outside=True)),
     "a_keyword_at_times": (with_factor(always=False), with_factor(always=True)),
     "two_sizes_marked": (adds_both(marked=False), adds_both(marked=True)),
@@ -3240,6 +3315,20 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
+    "a_learning_rate_of_adam": (
+        scheduled(0.5, torch.optim.Adam),
+        scheduled(torch.tensor(0.5), torch.optim.Adam),
+    ),
+    "a_weight_decay": (decays(), decays(dynamic=True)),
+    "a_float_as_alpha": (
+        calls(lambda v, s: torch.add(v, y, alpha=s), (x, 2.5), (x, 3.5), (x, 4.5)),
+        calls(lambda v, s: v + s * y, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
+    ),
+    "a_float_for_clamp": (
+        calls(lambda v, s: v.clamp(max=s), (x, 0.5), (x, 1.5), (x, 2.5)),
+        calls(lambda v, s: v.clamp(max=s), *((x, torch.tensor(s)) for s in (0.5, 1.5, 2.5))),
+    ),
+    "a_pair_that_grows": (decodes_pairs(whole=False), decodes_pairs(whole=True)),
     "an_integer_that_decides": (with_steps(outside=False), with_steps(outside=True)),
     "an_integer_that_decides_unspecialized": (
         with_steps(outside=False),

@@ -56,6 +56,7 @@ SENTENCES = {
     "0/0: y is not None  # if y is not None": "None in one call",
     "0/0: check_tensor(y, Tensor, DispatchKeySet(CPU), torch.float32)": "another type",
     "0/0: self.param_groups[0]['lr'] == 0.001  # for group in self.param_groups": "`lr=torch.tensor(...)`",
+    "0/0: self.param_groups[0]['momentum'] == 0.9  # for group in self.param_groups": "`cycle_momentum=False`",
 }
 
 
@@ -319,7 +320,16 @@ def test_an_integer_attribute_that_changed_again_is_a_modules() -> None:
 def test_a_float_that_changed_before_is_not_said_to_become_an_input(name: str) -> None:
     (again,) = advise(a_recompile(f"0/1: {name} == 2.5", f"0/0: {name} == 1.5"))
     assert "part of the code, each value compiled apart" in again
-    assert "input" not in again
+    assert "From now on" not in again
+
+
+def test_an_optimizers_number_that_changed_before_is_not_said_to_become_an_input() -> None:
+    """The step of `SGD` needs the number of its learning rate, and `AdamW` with `foreach=True` as well."""
+    for key in ("lr", "weight_decay"):
+        place = f"self.param_groups[0]['{key}']"
+        (again,) = advise(a_recompile(f"0/1: {place} == 0.5", f"0/0: {place} == 0.25"))
+        assert "ach value is compiled apart, whatever `dynamic` is" in again
+        assert "From now on" not in again
 
 
 def test_what_torch_wrapped_is_told_as_another_callable_and_not_part_by_part() -> None:

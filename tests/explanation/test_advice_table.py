@@ -79,7 +79,7 @@ def fresh() -> Iterator[None]:
 def recorded(file: Path, program: Program) -> tuple[Explanation, Any]:
     torch._dynamo.reset()
     with dynadiag.record(file):
-        results = program(partial(torch.compile, backend="eager"))
+        results = program(partial(torch.compile, backend="aot_eager"))
     while RESTORE:
         RESTORE.pop()()
     with dynadiag.open(file) as recording:

@@ -212,7 +212,7 @@ def test_the_whole_of_a_function_is_not_moved_out_of_it() -> None:
         ("y = x * 2\n    n = int(y.max())\n    return torch.zeros(n)", ["item.capture"]),
         ("return y * x.sum().item()", ["item.tensor", "item.capture"]),
         ("print(x.sum().item())\n    return x", ["item.afterwards"]),
-        ("self.peak = x.max().item()\n    return x", ["item.afterwards", "item.capture"]),
+        ("self.peak = x.max().item()\n    return x", ["item.kept", "item.capture"]),
     ],
 )
 def test_what_a_number_is_for_decides_what_is_advised(body: str, keys: list[str]) -> None:

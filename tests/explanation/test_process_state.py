@@ -138,7 +138,7 @@ CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
         "set_float32_matmul_precision",
     ),
     without_torch_function: ("`__torch_function__` changed", "was on, now off", "`__torch_function__` on and off"),
-    under_vmap: ("the `torch.func` transform around the call changed", "was none, now Vmap", "one compile for each"),
+    under_vmap: ("the `torch.func` transform around the call changed", "was none, now Vmap", "compile(torch.vmap(fn))"),
     of_a_negated_view: ("x is a negated view now", "+Negative", "is a negated view now"),
     by_another_backend: (
         "compiled by another torch.compile",

@@ -74,7 +74,7 @@ CATALOGUE = (
     Rewrite("rotations", at_break(call_at, library_calls.rotations)),
     Rewrite("counts", at_break(call_at, library_calls.counts)),
     Rewrite("assertions", at_break(assert_at, conditional_effects.assertions)),
-    Rewrite("kept_numbers", effects_behind.kept_numbers, ("item.afterwards",)),
+    Rewrite("kept_numbers", effects_behind.kept_numbers, ("item.kept", "item.afterwards")),
     Rewrite("numbers", at_break(call_at, numbers.candidates), ("item.tensor",)),
     Rewrite("numpy_calls", at_break(call_at, numpy_calls.candidates), ("numpy.torch",)),
     Rewrite("conditional_effects", at_break(if_or_assert_at, conditional_effects.candidates)),
@@ -98,5 +98,5 @@ CATALOGUE = (
     Rewrite("number_arguments", number_arguments.candidates, ("value.integer", "value.float")),
     Rewrite("number_attributes", number_attributes.candidates, ("value.integer_attribute", "value.float")),
     Rewrite("two_functions", two_functions.candidates),
-    Rewrite("effects_behind", effects_behind.candidates, ("item.afterwards",)),
+    Rewrite("effects_behind", effects_behind.candidates, ("item.kept", "item.afterwards")),
 )
