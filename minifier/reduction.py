@@ -184,6 +184,8 @@ def _sweep_nodes(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
     anatomy = analyze(case.module, case.inputs).with_smallest_groups()
     problem = GraphProblem(anatomy, case.inputs, setting.oracle)
     start = PartSelection(frozenset(problem.parts))
+    if case_key(problem.case(start)) == case_key(case):
+        setting.context.memo[problem.key(start)] = True  # it failed when it was simplified
     outcome = sweep_parts(problem, start, setting.context, width=setting.width)
     if outcome.candidate is None or outcome.candidate.kept == start.kept:
         return case, outcome.minimal
