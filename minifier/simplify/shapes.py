@@ -83,7 +83,7 @@ def shrink_one_dimension(case: Case) -> Iterator[Case]:
 
 def _targets(size: int) -> list[int]:
     """Smaller sizes: the first ones, then the largest that is tried. If that passes, those between are its corners."""
-    doubled = [1 << power for power in range(2, size.bit_length())]
+    doubled = [1 << power for power in range(2, (size - 1).bit_length())]
     return [target for target in (*_FIRST_SIZES, *doubled[-1:], *doubled[:-1]) if target < size]
 
 
