@@ -40,13 +40,13 @@ _HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
 _SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
-# Where forks do not show the failure, each trial is a fresh interpreter that loads torch. Without --budget the reduction
-# ends then after these seconds, and after this multiple of the first trials together, with the best so far.
+# Where forks do not show the failure, each trial is a fresh interpreter, which loads torch. Without --budget the
+# reduction ends then after these seconds, and after this multiple of the first trials together, with the best so far.
 _FRESH_LEAST, _FRESH_FACTOR = 600.0, 20.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _ENDED = (
-    "the reduction was ended before it had tried everything: no fork shows the failure, and each trial loads torch anew "
-    "(--budget gives it more time, --resume continues it)"
+    "the reduction was ended before it had tried everything: no fork shows the failure, so each trial loads torch anew; "
+    "--budget gives it more time, --resume continues it"
 )
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")

@@ -300,9 +300,7 @@ def test_where_each_trial_is_a_fresh_interpreter_the_reduction_ends_with_what_it
     search.runner.limits = Limits(seconds=600.0, memory=0)
     search.runner.scratch = None
     search.runner.has_forks = forks
-    search.runner.run_programs.side_effect = lambda plan, _: [
-        Outcome(_failure("no") if plan.rung == "eager" else None)
-    ]
+    search.runner.run_programs.side_effect = lambda plan, _: [Outcome(_failure("no") if plan.rung == "eager" else None)]
     trials = SourceTrials(search, search.runner, "", _failure("no"))
     assert trials.first_failure("whole()") is not None
     assert trials.fails("part()") is not ends
