@@ -45,7 +45,7 @@ _SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
 _FRESH_LEAST, _FRESH_FACTOR = 600.0, 20.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _ENDED = (
-    "the reduction was ended before it had tried everything: no fork shows the failure, so each trial loads torch anew; "
+    "the reduction was ended before it had tried everything: no fork shows the failure, so each loads torch anew; "
     "--budget gives it more time, --resume continues it"
 )
 _PRINTED = "printed.txt"
