@@ -361,7 +361,5 @@ def source_trials(
 ) -> Iterator[SourceTrials]:
     """The trials of a program's candidates, in forks that have its libraries loaded."""
     with search.runner.for_program(search.runner.program, imports=imports) as runner:
-        if not runner.has_forks and rung == "eager":
-            runner.hooks = ()  # they hook what lies below Dynamo, and to load that takes as long as torch itself
         known = search.log.recorded_with_prefix(_PREFIX)
         yield SourceTrials(search, runner, text, expected, rung, files, known=known)
