@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings, draws_random
 from dynadiag.minify.captured_call import CapturedCall
 from dynadiag.minify.failure_match import (
     matches_memory_corruption,
@@ -49,7 +49,6 @@ from dynadiag.trial.events import Note
 from dynadiag.trial.fork_server import parallel_forks
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan
-from dynadiag.trial.reference_run import has_random_state, random_state
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import load, typed
@@ -57,7 +56,7 @@ from minifier import Budget, ReductionError, ReductionProgress, reduce_graph
 from minifier.graph_problem import Case, case_key, copy_case
 from minifier.previous_call import share_storage
 from minifier.tensors import check_inputs
-from minifier.torch_private import is_transform_boundary, restore_torch_state
+from minifier.torch_private import is_transform_boundary
 from minifier.triton_launches import replace_kernel_calls
 from minifier.vmap_folding import fold_vmaps
 
@@ -227,7 +226,7 @@ class _Reducer:
         """
         options = inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         record = (INTERMEDIATES, LOWERING_STARTED, KERNEL_REACHED)
-        eager_numbers = self._task.accuracy and not self._task.own_numbers and _draws_random(module, inputs)
+        eager_numbers = self._task.accuracy and not self._task.own_numbers and draws_random(module, inputs)
         for dynamic, earlier in self._call_modes(inputs):
             around = CompileSettings(
                 self._settings,
@@ -414,17 +413,6 @@ def _answers(task: ReductionTask) -> list[Outcome]:
 def _form_name(module: GraphModule) -> str:
     aten = any(isinstance(node.target, torch._ops.OpOverload) for node in module.graph.nodes)
     return "the same graph, as ATen operators," if aten else "the graph that Dynamo made"
-
-
-def _draws_random(module: GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether the graph draws random numbers, found out by a call. Where that raises, it may."""
-    copied, state = copy_case(Case(module, tuple(inputs))), random_state()
-    with restore_torch_state():
-        try:
-            copied.module.forward(*copied.inputs)
-        except Exception:  # noqa: BLE001 - any operation may reject its inputs
-            return True
-        return not has_random_state(state)
 
 
 def _count_operations(module: GraphModule) -> int:
