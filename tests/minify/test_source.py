@@ -290,6 +290,13 @@ def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: p
     assert resumed.stopped
 
 
+def test_the_header_of_an_exception_without_words_ends_in_its_type() -> None:
+    base = MinifyResult("reduced", rung="eager", torch="2.13.0")
+    lines = source_minimizer.header(base, _failure("")).splitlines()
+    assert lines[1] == "# Unsupported"
+    assert source_minimizer.header(base, _failure("no")).splitlines()[1] == "# Unsupported: no"
+
+
 @pytest.mark.parametrize(("forks", "budget", "ends"), [(False, None, True), (True, None, False), (False, 900.0, False)])
 def test_where_each_trial_is_a_fresh_interpreter_the_reduction_ends_with_what_it_has(
     *, forks: bool, budget: float | None, ends: bool, monkeypatch: pytest.MonkeyPatch

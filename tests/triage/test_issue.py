@@ -124,6 +124,21 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
 
 
+def test_what_the_program_raises_itself_is_no_word_to_search_for() -> None:
+    case = a_case()
+    assert case.bisect is not None
+    own = FailureDocument("exception", "RuntimeError", "the log is short", None, None)
+    searched = [
+        issue_text(replace(case, minify=None, bisect=replace(case.bisect, culprits=(), failure=failure)))
+        .split("Search for duplicates: ")[1]
+        .splitlines()[0]
+        for failure in (own, replace(own, asserted="raise RuntimeError(text)"))
+    ]
+    assert "the+log+is+short" in searched[0]
+    assert "log" not in searched[1]
+    assert "RuntimeError" not in searched[1]
+
+
 @pytest.mark.parametrize(
     ("own", "told"),
     [
@@ -138,6 +153,10 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
         (
             FailureDocument("exception", "ValueError", "no root", None, None),
             "The program raises `ValueError: no root`; uncompiled it does not.",
+        ),
+        (
+            FailureDocument("exception", "ValueError", "no root", None, None, asserted="raise ValueError('no root')"),
+            "The program raises `ValueError: no root` in a statement of its own; uncompiled it does not.",
         ),
         (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with `exit code 1`; uncompiled"),
     ],
