@@ -41,6 +41,7 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
 _WORD = re.compile("[A-Za-z]{2}")
 _IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
+_MISSING_ERROR = ", compiled does not: "  # what uncompiled code raises is behind it, in the words of torch
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
@@ -342,9 +343,11 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
     message = first_line(message).removeprefix("error: ")
     own = _raises_itself(failure)  # its type and message are the program's
-    said = _MESSAGE_WORDS.sub(" ", message).split()[:_MAX_SEARCHED] if vague and not own else []
+    missing = message.partition(_MISSING_ERROR)[2] if type_ == "wrong result" else ""
+    searched = missing or (message if vague and not own else "")
+    said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
-    names = [] if of_compiler else names or ([] if said else _called_methods(case))
+    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
     kind = "wrong result" if own else type_
     words = [*(said or [kind] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]

@@ -359,6 +359,15 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
 
 
+def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
+    case = a_case()
+    assert case.minify is not None
+    told = "GraphModule: uncompiled raises RuntimeError, compiled does not: mat1 and mat2 must agree, but got Half"
+    failure = FailureDocument("wrong_result", "wrong_result", told, None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert "?q=is%3Aissue+and+must+agree+but+got+Half+torch.compile>" in text
+
+
 def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:
     diagnostic = "error: conflicting declaration \u2018auto tmp\u2019"
     raised = f"CppCompileError: C++ compile error\n\nOutput:\na.cpp:1:2: {diagnostic}\n"
