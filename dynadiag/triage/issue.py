@@ -41,6 +41,7 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
 _WORD = re.compile("[A-Za-z]{2}")
 _IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
+_TARGET = "target: "  # Inductor's line on the operator that it lowers
 _MISSING_ERROR = ", compiled does not: "  # what uncompiled code raises is behind it, in the words of torch
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
@@ -342,6 +343,7 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
     vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
     message = first_line(message).removeprefix("error: ")
+    vague = vague and not message.startswith(_TARGET)  # an assertion without words
     own = _raises_itself(failure)  # its type and message are the program's
     missing = message.partition(_MISSING_ERROR)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")

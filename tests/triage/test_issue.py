@@ -359,6 +359,17 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
 
 
+def test_an_assertion_without_words_in_torch_is_searched_for_by_its_type_and_file() -> None:
+    case = a_case()
+    assert case.minify is not None
+    where, told = "torch/_inductor/lowering.py:4922 in scatter_reduce_", "target: aten.scatter.src\n  args[0]: x"
+    failure = FailureDocument("exception", "AssertionError", told, where, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert "?q=is%3Aissue+AssertionError+" in text
+    assert "+lowering.py+torch.compile>" in text
+    assert "+target+" not in text
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
