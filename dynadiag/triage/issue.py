@@ -344,11 +344,12 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
     message = first_line(message).removeprefix("error: ")
     vague = vague and not message.startswith(_TARGET)  # an assertion without words
-    own = _raises_itself(failure)  # its type and message are the program's
+    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
+    # Type and message of what the program raises itself are its own, and searched for only where there is no name.
+    own = _raises_itself(failure) and bool(names or _called_methods(case))
     missing = message.partition(_MISSING_ERROR)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
-    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
     names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
     kind = "wrong result" if own else type_

@@ -124,19 +124,23 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
 
 
-def test_what_the_program_raises_itself_is_no_word_to_search_for() -> None:
+def test_the_words_that_the_program_raises_itself_are_searched_for_only_without_a_name() -> None:
     case = a_case()
     assert case.bisect is not None
     own = FailureDocument("exception", "RuntimeError", "the log is short", None, None)
     searched = [
-        issue_text(replace(case, minify=None, bisect=replace(case.bisect, culprits=(), failure=failure)))
+        issue_text(replace(case, minify=None, bisect=replace(case.bisect, culprits=culprits, failure=failure)))
         .split("Search for duplicates: ")[1]
         .splitlines()[0]
-        for failure in (own, replace(own, asserted="raise RuntimeError(text)"))
+        for failure, culprits in (
+            (own, case.bisect.culprits),
+            (replace(own, asserted="raise RuntimeError(text)"), case.bisect.culprits),
+            (replace(own, asserted="raise RuntimeError(text)"), ()),
+        )
     ]
-    assert "the+log+is+short" in searched[0]
-    assert "log" not in searched[1]
-    assert "RuntimeError" not in searched[1]
+    assert "the+log+is+short+relu" in searched[0]
+    assert "wrong+result+relu" in searched[1]
+    assert "the+log+is+short" in searched[2]  # no name to search for instead
 
 
 @pytest.mark.parametrize(
