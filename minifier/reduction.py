@@ -138,6 +138,7 @@ def _reduce_nodes(
     anatomy: GraphAnalysis, whole: Case, setting: _SearchSetup, suspects: Iterable[Collection[str]]
 ) -> tuple[Case, bool]:
     problem = GraphProblem(anatomy, whole.inputs, setting.oracle)
+    _note_known(problem, PartSelection(frozenset(problem.parts)), whole, setting)
     outcome = reduce_parts(
         problem,
         setting.context,
@@ -184,10 +185,17 @@ def _sweep_nodes(case: Case, setting: _SearchSetup) -> tuple[Case, bool]:
     anatomy = analyze(case.module, case.inputs).with_smallest_groups()
     problem = GraphProblem(anatomy, case.inputs, setting.oracle)
     start = PartSelection(frozenset(problem.parts))
+    _note_known(problem, start, case, setting)
     outcome = sweep_parts(problem, start, setting.context, width=setting.width)
     if outcome.candidate is None or outcome.candidate.kept == start.kept:
         return case, outcome.minimal
     return problem.case(outcome.candidate), outcome.minimal
+
+
+def _note_known(problem: GraphProblem, selection: PartSelection, case: Case, setting: _SearchSetup) -> None:
+    """Note that a selection fails if it makes a case that is known to fail."""
+    if case_key(problem.case(selection)) == case_key(case):
+        setting.context.memo[problem.key(selection)] = True
 
 
 def _parts_named(anatomy: GraphAnalysis, names: Collection[str]) -> frozenset[int]:

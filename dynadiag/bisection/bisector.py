@@ -122,7 +122,8 @@ def _run(bisection: Bisection) -> Verdict:
     bisection.rung = located.rung
     if located.cached:
         return _found(located, _find_confused_graphs(bisection, located))
-    bisection.search.fill_idle_core(rerun_as_written(bisection))
+    if bisection.options.remarks:
+        bisection.search.fill_idle_core(rerun_as_written(bisection))
     finding = _descend(bisection, located)
     if (lower := _shown_without(bisection, located, finding)) is not None:
         located, bisection.rung = lower, lower.rung
@@ -286,6 +287,8 @@ def _flaky(bisection: Bisection, finding: DescentResult) -> str | None:
     if finding.fails_by_time or (search.reference is not None and search.reference.kind == "hang"):
         return None
     doubtful = search.inconsistent or not finding.confirmed
+    if not (doubtful or bisection.options.remarks or repeat > 1):
+        return None  # the caller has seen it fail again
     count = max(repeat, _DOUBTFUL_REPEATS if doubtful else _FINAL_REPEATS)
     if count > _FINAL_REPEATS:
         search.runner.drop_checkpoint()  # so that random numbers before the first compiled call vary too

@@ -17,7 +17,7 @@ __all__ = ["BisectDocument", "CulpritDocument", "FailureDocument", "ReleaseChang
 class FailureDocument:
     """A failure in a document: its signature, with the line of the program that was running, and the rank of a job.
 
-    ``asserted`` is the source of the program's assertion that failed.
+    ``asserted`` is the source of the program's assertion that failed, or of its own ``raise`` statement.
     """
 
     kind: str

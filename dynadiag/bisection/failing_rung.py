@@ -55,7 +55,7 @@ class BisectOptions:
 
     ``rungs`` is ``None`` for the ladder of the program's own backends. ``tolerance`` is (rtol, atol). ``record`` are
     the kinds of decisions that each rung reports: reporting costs no trial of its own. ``remarks`` says whether trials
-    run of which nothing but a note comes.
+    run of which nothing but a note comes, and whether a failure that raises no doubt is run once more at the end.
     """
 
     accuracy: bool = False

@@ -20,10 +20,13 @@ from dynadiag.trial.graph_call import GraphCall, compile_and_call
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.process import run_and_exit
+from dynadiag.trial.reference_run import has_random_state, random_state
 from dynadiag.trial.supervise import Limits
+from minifier.graph_problem import Case, copy_case
 from minifier.previous_call import previous_inputs
+from minifier.torch_private import restore_torch_state
 
-__all__ = ["CandidateTrials", "CompileSettings"]
+__all__ = ["CandidateTrials", "CompileSettings", "draws_random"]
 
 _TEXT_FILE = "repro.py"  # the file name of a text
 
@@ -151,3 +154,14 @@ class CandidateTrials:
         for setting in self.all_settings:
             if setting not in kept:
                 setting.undo()
+
+
+def draws_random(module: GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether the graph draws random numbers, found out by a call. Where that raises, it may."""
+    copied, state = copy_case(Case(module, tuple(inputs))), random_state()
+    with restore_torch_state():
+        try:
+            copied.module.forward(*copied.inputs)
+        except Exception:  # noqa: BLE001 - any operation may reject its inputs
+            return True
+        return not has_random_state(state)

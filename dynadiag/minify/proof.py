@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from dynadiag.bisection.bisector import BACKWARD_NOTES, HOOKS, bisect
+from dynadiag.bisection.bisector import BACKWARD_NOTES, bisect
 from dynadiag.bisection.budget import SearchStoppedError
 from dynadiag.bisection.failing_rung import BisectOptions
 from dynadiag.bisection.ladder import rung_plan
@@ -166,7 +166,8 @@ def _fresh_runner(search: TrialSearch, program: Program) -> Iterator[Runner]:
     _copy_machine_checks(Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_inductor_cache()), fresh)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(fresh)}
     limits = replace(search.runner.limits, seconds=max(search.runner.limits.seconds, _FRESH_TIMEOUT))
-    with Runner(program, HOOKS, limits, fresh_caches=True, environment=environment) as runner:
+    # No hooks of a search: nothing is compiled uncompiled, and they would load the compiler.
+    with Runner(program, (), limits, fresh_caches=True, environment=environment) as runner:
         yield runner
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
-from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings
+from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings, draws_random
 from dynadiag.minify.captured_call import CapturedCall
 from dynadiag.minify.failure_match import (
     matches_memory_corruption,
@@ -226,12 +226,13 @@ class _Reducer:
         """
         options = inductor_options(self._capture.backend) if self._task.rung == "inductor" else {}
         record = (INTERMEDIATES, LOWERING_STARTED, KERNEL_REACHED)
+        eager_numbers = self._task.accuracy and not self._task.own_numbers and draws_random(module, inputs)
         for dynamic, earlier in self._call_modes(inputs):
             around = CompileSettings(
                 self._settings,
                 options,
                 dynamic,
-                fallback_random=self._task.accuracy and not self._task.own_numbers,
+                fallback_random=eager_numbers,
                 fullgraph=self._capture.fullgraph,
                 previous_call=earlier,
             )

@@ -221,7 +221,7 @@ def header(base: MinifyResult, failure: Signature | None, form: JobForm | None =
     where = f", in {failure.where}" if failure.where else ""
     compares = failure.type == "AssertionError" and is_raised_by_program(failure)
     kind = "wrong result" if compares else "crash" if failure.kind == "signal" else failure.kind.replace("_", " ")
-    said = message if failure.kind in ("signal", "exit") else f"{error}: {message}"
+    said = message if failure.kind in ("signal", "exit") else f"{error}: {message}" if message else error
     lines = [
         f"{kind} with backend {base.rung}{where}",
         f"the assertion fails compiled{': ' if message else ''}{message}" if compares else said,

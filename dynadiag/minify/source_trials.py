@@ -9,6 +9,7 @@ import math
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,7 +40,14 @@ _HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
 _SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
+# Where forks do not show the failure, each trial is a fresh interpreter, which loads torch. Without --budget the
+# reduction ends then after these seconds, and after this multiple of the first trials together, with the best so far.
+_FRESH_LEAST, _FRESH_FACTOR = 600.0, 20.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
+_ENDED = (
+    "the reduction was ended before it had tried everything: no fork shows the failure, so each loads torch anew; "
+    "--budget gives it more time, --resume continues it"
+)
 _PRINTED = "printed.txt"
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _MAX_PRINTED = 4000  # characters that are compared; a trial log keeps as many
@@ -77,6 +85,7 @@ class SourceTrials:
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     out_of_time: bool = False
+    ends: float = math.inf  # when the reduction ends, by the clock of `time.monotonic`
 
     @property
     def compiled(self) -> Plan:
@@ -91,6 +100,7 @@ class SourceTrials:
     def use_kept_time(self) -> None:
         """Let the last trials use what `--budget` keeps for the proof."""
         self.search.budget.keep_back(0.0)
+        self.ends = math.inf
         self.out_of_time = self.search.budget.is_out_of_time
 
     def note_step(self, _name: str, tokens: int) -> None:
@@ -109,6 +119,13 @@ class SourceTrials:
         """
         if self.expected is not None and self.expected.kind == "hang":
             self._shorten_limit(text)
+        began = time.monotonic()
+        found = self._first_failure(text)
+        if not self.runner.has_forks and self.search.budget.seconds is None:
+            self.ends = time.monotonic() + max(_FRESH_LEAST, _FRESH_FACTOR * (time.monotonic() - began))
+        return found
+
+    def _first_failure(self, text: str) -> Signature | None:
         if self.expected is not None and self.expected.is_wrong_result:
             return self.expected if self.fails(text) else None
         outcome = self.run(text, self.compiled, "the program as one file")
@@ -252,6 +269,9 @@ class SourceTrials:
         return self.made.get(key)
 
     def _run_new(self, texts: Sequence[str], plan: Plan, label: str, keep: str | None) -> list[Outcome]:
+        if time.monotonic() > self.ends:
+            self.notes.append(_ENDED)
+            raise SearchStoppedError(_ENDED)
         with ExitStack() as folders:
             files = [folders.enter_context(self._file(self._program(text))) for text in texts]
             places = [(Program(str(file)), file.parent) for file in files]

@@ -40,6 +40,9 @@ _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and i
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
 _WORD = re.compile("[A-Za-z]{2}")
+_IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
+_TARGET = "target: "  # Inductor's line on the operator that it lowers
+_MISSING_ERROR = ", compiled does not: "  # what uncompiled code raises is behind it, in the words of torch
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
@@ -232,6 +235,11 @@ def _asserts(failure: FailureDocument) -> bool:
     return type_ == "AssertionError" and not failure.where and compared_values(message) is None
 
 
+def _raises_itself(failure: FailureDocument) -> bool:
+    """Whether a ``raise`` of the program raised: what it checks is another value where it is compiled."""
+    return (failure.asserted or "").startswith("raise ")
+
+
 def _failed_assertion(case: TriagedCase) -> str | None:
     """What the proved repro asserts last, which is what fails: an assertion may have no words of its own."""
     tree = ast.parse(case.repro if _has_proved_repro(case) else "")
@@ -277,7 +285,7 @@ def _description(case: TriagedCase) -> Iterator[str]:
 
 def _told_symptom(failure: FailureDocument) -> str:
     """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
-    if not failure.asserted:
+    if not failure.asserted or _raises_itself(failure):
         type_, message = _error_itself(failure)
         return f"The program {_ending(failure, type_, _in_short(message))}; uncompiled it does not."
     message = _in_short(compared_values(failure.message) or failure.message)
@@ -306,7 +314,7 @@ def _ending(failure: FailureDocument, type_: str, message: str) -> str:
         return f"is killed by {inline_code(failure.type)}"
     if failure.kind == "exit":
         return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
-    where = f" in {inline_code(failure.where)}" if failure.where else ""
+    where = f" in {inline_code(failure.where)}" if failure.where else _IN_PROGRAM * _raises_itself(failure)
     return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
 
 
@@ -335,11 +343,17 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
     vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
     message = first_line(message).removeprefix("error: ")
-    said = _MESSAGE_WORDS.sub(" ", message).split()[:_MAX_SEARCHED] if vague else []
+    vague = vague and not message.startswith(_TARGET)  # an assertion without words
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
-    names = [] if of_compiler else names or ([] if said else _called_methods(case))
+    # Type and message of what the program raises itself are its own, and searched for only where there is no name.
+    own = _raises_itself(failure) and bool(names or _called_methods(case))
+    missing = message.partition(_MISSING_ERROR)[2] if type_ == "wrong result" else ""
+    searched = missing or (message if vague and not own else "")
+    said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
+    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    words = [*(said or [type_] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
+    kind = "wrong result" if own else type_
+    words = [*(said or [kind] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
     query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
     yield f"Search for duplicates: <{_SEARCH}{query}>"

@@ -83,7 +83,7 @@ class Signature:
     rank: int | None = None
     frames: tuple[str, ...] = ()  # the innermost frames, the raising one first; those outside torch are "program"
     export: str | None = None  # the function that exports ("torch.export.export") in which it was raised
-    asserted: str | None = None  # the source of the program's assertion that failed
+    asserted: str | None = None  # the source of the program's assertion that failed, or of its ``raise``
 
     @property
     def text(self) -> str:
@@ -179,18 +179,21 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         rung=rung,
         frames=tuple(map(_frame, _innermost_entries(inner)[:_MAX_FRAMES])),
         export=_export(error),
-        asserted=_asserted(error) if isinstance(error, AssertionError) else None,
+        asserted=_asserted(error),
     )
 
 
-def _asserted(error: AssertionError) -> str | None:
-    """The condition of the program that did not hold, or its call of a function that asserts, as source; ``None`` if
-    torch asserts.
+def _asserted(error: BaseException) -> str | None:
+    """The condition of the program that did not hold, its call of a function that asserts, or its own ``raise``, as
+    source; ``None`` if torch or a library raises.
     """
     if _deepest_torch_frame(error) is not None:
         return None
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not path_in_packages(frame.filename)]
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not path_in_packages(frame.filename)]
     source = _source(own[-1]) if own else None
+    if not isinstance(error, AssertionError):
+        return source if source is not None and own[-1] is frames[-1] and source.startswith("raise ") else None
     if source is None or not source.startswith("assert"):
         return source
     with suppress(SyntaxError):

@@ -11,14 +11,15 @@ import torch
 from torch import fx
 
 from minifier.aliasing import aliased_groups, shrink_views
-from minifier.graph_problem import Case, copy_case, operation_name
+from minifier.graph_problem import Case, case_key, copy_case, operation_name
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import is_zero_tensor, zero_tensor
 
-__all__ = ["shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
+__all__ = ["is_corner", "shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
 
 # The sizes that a person would write. Larger sizes double, which finds a threshold (vector width, block) in few trials.
 _FIRST_SIZES = (1, 2, 3)
+_MANY_SIZES = 3  # from so many on, one trial for all of them that are left costs less than one for each
 # Limits for the start of a view on each axis of a shared storage: next to the others, or where it was.
 _MAX_VIEW_STARTS = (1, sys.maxsize)
 _VIEWS = frozenset(
@@ -27,13 +28,15 @@ _VIEWS = frozenset(
 
 
 def shrink_all_sizes(case: Case) -> Iterator[Case]:
-    """All sizes as 1, then all larger ones as 2, as 3: often the first trial is enough.
+    """All sizes as 1; one of them as 1, the largest first, and with many the rest at once; all larger ones as 2, as 3.
 
-    Before 2 come variants that keep one size and set all others to 1: often a single size matters, and sizes that have
-    become equal can no longer change separately.
+    One goes first, since sizes that have become equal can no longer change separately.
     """
-    known = _sizes(case)
-    one = [dict.fromkeys(known, 1), *({size: 1 for size in known if size != kept} for kept in sorted(known))]
+    known = sorted(_sizes(case), reverse=True)
+    one = [dict.fromkeys(known, 1)]
+    for place, size in enumerate(known):
+        rest = known[place + 1 :]
+        one += [{size: 1}, *([dict.fromkeys(rest, 1)] if len(rest) >= _MANY_SIZES else [])]
     more = [{size: target for size in known if size > target} for target in _FIRST_SIZES[1:]]
     for sizes in (*one, *more):
         if sizes:
@@ -79,8 +82,29 @@ def shrink_one_dimension(case: Case) -> Iterator[Case]:
 
 
 def _targets(size: int) -> list[int]:
-    doubled = [1 << power for power in range(2, size.bit_length())]
-    return [target for target in (*_FIRST_SIZES, *doubled) if target < size]
+    """Smaller sizes: the first ones, then the largest that is tried. If that passes, those between are its corners."""
+    doubled = [1 << power for power in range(2, (size - 1).bit_length())]
+    return [target for target in (*_FIRST_SIZES, *doubled[-1:], *doubled[:-1]) if target < size]
+
+
+def is_corner(case: Case, whole: Case) -> bool:
+    """Whether `case` is the graph of `whole` on fewer values of its inputs, the first ones in each dimension.
+
+    If `whole` passes, so does its corner, as far as failures need inputs that are large enough.
+    """
+    pairs = list(zip(case.inputs, whole.inputs, strict=False))
+    if len(case.inputs) != len(whole.inputs) or not any(_is_smaller(a, b) for a, b in pairs):
+        return False
+    corners = tuple(_corner(b, tuple(a.shape)) if _is_smaller(a, b) else b for a, b in pairs)
+    return case_key(case) == case_key(Case(whole.module, corners))
+
+
+def _is_smaller(one: Any, other: Any) -> bool:
+    """Whether both are tensors, the first one with fewer values in some dimension, and with more in none."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.dim() != other.dim():
+        return False
+    fits = all(a <= b for a, b in zip(one.shape, other.shape, strict=True))
+    return fits and one.shape != other.shape and other.layout is torch.strided
 
 
 def _sizes(case: Case) -> set[int]:

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from minifier.graph_problem import Case, CaseOracle, case_key, copy_case, copy_to_device
 from minifier.search import Oracle
+from minifier.simplify.shapes import is_corner
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import restore_torch_state
 from minifier.triton_launches import launched_kernel
@@ -77,6 +78,7 @@ class Simplifier:
     def __init__(self, oracle: Oracle[Case], case: Case) -> None:
         self.case = case
         self._oracle = oracle
+        self._passing: list[Case] = []  # variants that were tried: what is true of one is true of its corners
         # The CPU reports an index out of bounds as an exception; on a GPU it breaks the context for good.
         self._on_cpu = torch.cuda.is_initialized() and runs_uncompiled(case, on_cpu=True)
         if not self._on_cpu:
@@ -87,9 +89,11 @@ class Simplifier:
 
     def take_first(self, variants: Variants) -> bool:
         """Take the first variant that runs uncompiled and still fails. True if there was one."""
-        left = (refresh_metadata(each) for each in variants(self.case) if self._runs_uncompiled(each))
+        left = (refresh_metadata(each) for each in variants(self.case) if self._is_worth_a_trial(each))
         while batch := list(islice(left, self._oracle.width)):
-            if (found := self._oracle.first_failing(batch)) is not None:
+            found = self._oracle.first_failing(batch)
+            self._passing += batch if found is None else batch[: batch.index(found)]
+            if found is not None:
                 self.case = found
                 return True
         return False
@@ -105,8 +109,9 @@ class Simplifier:
         """Take this variant if it runs uncompiled and still fails. True if it was taken."""
         return self.take_first(lambda _: iter([variant]))
 
-    def _runs_uncompiled(self, variant: Case) -> bool:
-        return runs_uncompiled(variant, self._limit, self._on_cpu)
+    def _is_worth_a_trial(self, variant: Case) -> bool:
+        passes = any(is_corner(variant, passing) for passing in self._passing)
+        return not passes and runs_uncompiled(variant, self._limit, self._on_cpu)
 
 
 class _TakesTooLongError(Exception):

@@ -320,6 +320,20 @@ def test_a_confirmed_culprit_of_a_failure_that_comes_and_goes_is_the_likeliest(
     assert any("the likeliest culprit is kernel sum_1 (model.py:7)" in note for note in verdict.notes)
 
 
+@pytest.mark.parametrize("remarks", [True, False])
+def test_a_repro_that_was_seen_to_fail_again_does_not_run_once_more(
+    rows: TrialLog, monkeypatch: pytest.MonkeyPatch, *, remarks: bool
+) -> None:
+    finding = DescentResult((Culprit("kernel", "sum_1"),), ("it passes without", "it fails with only that"))
+    monkeypatch.setattr(bisector, "descend", lambda *_: finding)
+    labels: list[str] = []
+    answers = Answers(lambda plan, _n: FAILED if plan.rung in (None, "inductor") else PASSED)
+    search = TrialSearch(answers, rows, lambda _number, label, *_: labels.append(label))  # type: ignore[arg-type]
+    verdict = bisect(search, BisectOptions(remarks=remarks))
+    assert (verdict.verdict, verdict.culprits) == ("found", finding.culprits)
+    assert ("as written, again" in labels) is remarks, labels
+
+
 @pytest.mark.parametrize("explains", [True, False])
 def test_the_rung_is_the_first_at_which_the_culprit_makes_it_fail_in_any_way(
     rows: TrialLog, monkeypatch: pytest.MonkeyPatch, explains: bool

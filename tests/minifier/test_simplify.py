@@ -10,6 +10,8 @@ from torch import fx
 
 from minifier import Budget, Reduction, reduce_graph
 from minifier.emit import write_program
+from minifier.graph_problem import Case
+from minifier.simplify.shapes import is_corner
 from tests.minifier.random_graphs import operations
 
 aten = torch.ops.aten
@@ -89,6 +91,57 @@ def test_one_size_that_matters_keeps_no_other_along() -> None:
     fails = _runs_and(lambda module, x: _relu(module) and x.shape[0] == 3 and x[0].numel() in (1, 9, 256))
     reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails)
     assert tuple(reduction.inputs[0].shape) == (3, 1, 1)
+
+
+def test_what_is_a_corner_of_inputs_that_pass_is_not_tried() -> None:
+    """As a window that reaches over the end of rows: most of a size matters, and two columns."""
+    tried: list[tuple[int, ...]] = []
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        tried.append(tuple(values[0].shape))
+        return _relu(module) and values[0].shape[-2] >= 7 and values[0].shape[-1] >= 2
+
+    reduction = reduce_graph(_graph(lambda x: (torch.relu(x),)), [torch.randn(1, 5, 7, 8)], fails)
+    assert tuple(reduction.inputs[0].shape) == (1, 1, 7, 2)
+    assert len(set(tried)) == 9, tried
+    assert tried.count((1, 5, 7, 8)) == 1
+
+
+def test_of_a_large_size_that_matters_whole_few_parts_are_tried() -> None:
+    tried: list[int] = []
+
+    def fails(module: fx.GraphModule, values: list[Any]) -> bool:
+        tried.append(values[0].numel())
+        return _relu(module) and values[0].numel() >= 1000
+
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [torch.randn(1024)], fails)
+    assert reduction.inputs[0].numel() == 1024
+    assert [size for size in tried if size < 1024] == [1, 2, 3, 512]
+
+
+def test_only_fewer_of_the_same_values_for_the_same_graph_are_a_corner() -> None:
+    x = torch.arange(12.0).view(3, 4)
+    relu = _graph(lambda x: torch.relu(x))
+    whole = Case(relu, (x, 5))
+    assert is_corner(Case(relu, (x[:2, :1].clone(), 5)), whole)
+    assert not is_corner(Case(relu, (x.clone(), 5)), whole)
+    assert not is_corner(Case(relu, (x[:2, :1] + 1, 5)), whole)
+    assert not is_corner(Case(relu, (x.view(6, 2)[:, :1].clone(), 5)), whole)
+    assert not is_corner(Case(relu, (x[:2, :1].clone(), 4)), whole)
+    assert not is_corner(Case(_graph(lambda x: torch.sin(x)), (x[:2, :1].clone(), 5)), whole)
+    assert not is_corner(Case(relu, (x[:2, :1].double(), 5)), whole)
+
+
+def test_what_was_simplified_is_not_tried_again_before_the_sweep() -> None:
+    stages: list[str] = []
+    reduction = reduce_graph(
+        _graph(lambda x: torch.relu(x)),
+        [torch.randn(8)],
+        _has(torch.relu),
+        progress=lambda step: None if step.known else stages.append(step.stage),
+    )
+    assert reduction.minimal
+    assert "sweep" not in stages, stages
 
 
 def test_a_view_of_a_size_that_is_computed_by_hand_shrinks_too() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
+import torch
+
+from dynadiag.minify.candidate_trials import draws_random
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
@@ -105,3 +109,16 @@ def test_a_candidate_passes_at_its_first_kernel_and_several_run_side_by_side() -
     """Where a graph fails before it has a kernel, the C++ compiler has nothing to say about its parts."""
     run = subprocess.run([sys.executable, "-c", AT_A_KERNEL], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "draws"),
+    [(lambda x: x.relu(), False), (lambda x: torch.nn.functional.dropout(x), True), (lambda x: x.view(3, 5), True)],
+    ids=["relu", "dropout", "raises"],
+)
+def test_only_a_graph_that_draws_random_numbers_asks_for_eagers(
+    function: Callable[[torch.Tensor], torch.Tensor], *, draws: bool
+) -> None:
+    before = torch.get_rng_state()
+    assert draws_random(torch.fx.symbolic_trace(function), [torch.ones(4)]) is draws
+    assert torch.equal(before, torch.get_rng_state())

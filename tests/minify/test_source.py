@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from dynadiag.bisection.budget import SearchBudget
-from dynadiag.minify import source_minimizer
+from dynadiag.minify import source_minimizer, source_trials
 from dynadiag.minify.minify_result import MinifyResult
 from dynadiag.minify.source_match import same_failure_of_source, values_differ
 from dynadiag.minify.source_program import read_program
@@ -288,6 +288,32 @@ def test_after_the_budget_only_trials_of_the_resumed_search_count(monkeypatch: p
     assert (resumed.cached, resumed.stopped) == (2, False)
     assert not resumed.fails("new()")
     assert resumed.stopped
+
+
+def test_the_header_of_an_exception_without_words_ends_in_its_type() -> None:
+    base = MinifyResult("reduced", rung="eager", torch="2.13.0")
+    lines = source_minimizer.header(base, _failure("")).splitlines()
+    assert lines[1] == "# Unsupported"
+    assert source_minimizer.header(base, _failure("no")).splitlines()[1] == "# Unsupported: no"
+
+
+@pytest.mark.parametrize(("forks", "budget", "ends"), [(False, None, True), (True, None, False), (False, 900.0, False)])
+def test_where_each_trial_is_a_fresh_interpreter_the_reduction_ends_with_what_it_has(
+    *, forks: bool, budget: float | None, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_trials, "_FRESH_LEAST", -1.0)
+    monkeypatch.setattr(source_trials, "_FRESH_FACTOR", 0.0)
+    search = MagicMock(budget=SearchBudget(budget))
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    search.runner.scratch = None
+    search.runner.has_forks = forks
+    search.runner.run_programs.side_effect = lambda plan, _: [Outcome(_failure("no") if plan.rung == "eager" else None)]
+    trials = SourceTrials(search, search.runner, "", _failure("no"))
+    assert trials.first_failure("whole()") is not None
+    assert trials.fails("part()") is not ends
+    assert (trials.stopped, bool(trials.notes)) == (ends, ends)
+    trials.use_kept_time()
+    assert trials.fails("part()")
 
 
 def test_the_last_trials_may_use_what_is_kept_for_the_proof() -> None:

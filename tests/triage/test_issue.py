@@ -124,6 +124,25 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
 
 
+def test_the_words_that_the_program_raises_itself_are_searched_for_only_without_a_name() -> None:
+    case = a_case()
+    assert case.bisect is not None
+    own = FailureDocument("exception", "RuntimeError", "the log is short", None, None)
+    searched = [
+        issue_text(replace(case, minify=None, bisect=replace(case.bisect, culprits=culprits, failure=failure)))
+        .split("Search for duplicates: ")[1]
+        .splitlines()[0]
+        for failure, culprits in (
+            (own, case.bisect.culprits),
+            (replace(own, asserted="raise RuntimeError(text)"), case.bisect.culprits),
+            (replace(own, asserted="raise RuntimeError(text)"), ()),
+        )
+    ]
+    assert "the+log+is+short+relu" in searched[0]
+    assert "wrong+result+relu" in searched[1]
+    assert "the+log+is+short" in searched[2]  # no name to search for instead
+
+
 @pytest.mark.parametrize(
     ("own", "told"),
     [
@@ -138,6 +157,10 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
         (
             FailureDocument("exception", "ValueError", "no root", None, None),
             "The program raises `ValueError: no root`; uncompiled it does not.",
+        ),
+        (
+            FailureDocument("exception", "ValueError", "no root", None, None, asserted="raise ValueError('no root')"),
+            "The program raises `ValueError: no root` in a statement of its own; uncompiled it does not.",
         ),
         (FailureDocument("exit", "1", "exit code 1", None, None), "The program ends with `exit code 1`; uncompiled"),
     ],
@@ -338,6 +361,26 @@ def test_a_search_has_the_words_of_a_message_whose_type_says_little(type_: str, 
     )
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert f"?q=is%3Aissue+{words.replace(' ', '+')}+torch.compile>" in text
+
+
+def test_an_assertion_without_words_in_torch_is_searched_for_by_its_type_and_file() -> None:
+    case = a_case()
+    assert case.minify is not None
+    where, told = "torch/_inductor/lowering.py:4922 in scatter_reduce_", "target: aten.scatter.src\n  args[0]: x"
+    failure = FailureDocument("exception", "AssertionError", told, where, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert "?q=is%3Aissue+AssertionError+" in text
+    assert "+lowering.py+torch.compile>" in text
+    assert "+target+" not in text
+
+
+def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
+    case = a_case()
+    assert case.minify is not None
+    told = "GraphModule: uncompiled raises RuntimeError, compiled does not: mat1 and mat2 must agree, but got Half"
+    failure = FailureDocument("wrong_result", "wrong_result", told, None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert "?q=is%3Aissue+and+must+agree+but+got+Half+torch.compile>" in text
 
 
 def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:

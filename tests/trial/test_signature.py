@@ -171,6 +171,18 @@ def test_an_assertion_of_the_program_is_told_as_its_source() -> None:
     assert signature_of(raised.value, None).asserted is None
 
 
+def test_an_exception_that_the_program_raises_itself_is_told_from_one_of_a_library() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        raise RuntimeError("the log has 1 entry")
+    assert signature_of(raised.value, None).asserted == 'raise RuntimeError("the log has 1 entry")'
+    with pytest.raises(RuntimeError) as raised:
+        torch.ones(2) @ torch.ones(3)
+    assert signature_of(raised.value, None).asserted is None
+    with pytest.raises(ValueError, match="invalid literal") as invalid:
+        int("raise ")
+    assert signature_of(invalid.value, None).asserted is None
+
+
 def test_where_a_check_of_torch_fails_is_what_made_the_check() -> None:
     with pytest.raises(RuntimeError, match="only one dimension") as raised:
         torch._prims_common.infer_size((-1, -1), 4)
