@@ -927,6 +927,28 @@ def test_what_runs_in_the_graph_does_so_with_each_backend(backend: str, tmp_path
     assert [model.seen[0], model.seen[2], model.seen[4], model.seen[6]] == kept
 
 
+def test_a_call_that_is_left_to_a_break_gives_no_object_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = candidates(KEEPS_MORE, problem_at(KEEPS_MORE, "y.sum().item()"), tmp_path)
+    text = next(text for text in changed(KEEPS_MORE, found) if "@_in_graph" in text)
+    space, seen = _module(text, monkeypatch, tmp_path), list[Any]()
+    rows = space["_in_graph"](lambda _, kept: seen.append(len(kept)))
+    mean = space["_in_graph"](lambda _, y: seen.append(y.mean().item()))
+
+    def f(model: Any, x: torch.Tensor) -> torch.Tensor:
+        rows(model, [x])
+        y = x.sin()
+        mean(model, y)
+        return y.cos()
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    x = torch.zeros(3)
+    assert torch.equal(torch.compile(f, backend=counter)(space["A"](), x), torch.ones(3))
+    assert (seen, counter.frame_count) == ([1, 0.0], 1)
+
+
 def test_a_message_that_is_logged_once_is_logged_while_torch_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
