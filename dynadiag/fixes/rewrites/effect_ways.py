@@ -97,8 +97,9 @@ def _in_graph(function):
         if not name:
             return uncompiled(*arguments, **named)
         taken = ("tensor", "integer", "float")
-        held = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
-        _run_effect._opoverload(name, *held)
+        tensors, *numbers = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
+        # Without a tensor Inductor has no device for it, and calls it among half of the kernels of a CPU.
+        _run_effect._opoverload(name, tensors or [torch.empty(0)], *numbers)
 
     return call
 '''
