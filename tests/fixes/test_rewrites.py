@@ -943,26 +943,32 @@ def test_what_has_no_tensor_runs_in_the_graph_with_each_backend(
     torch.testing.assert_close(result, (x * 2 + 1).softmax(-1) @ w)
 
 
+LEFT_TO_A_BREAK = """
+
+SEEN = []
+rows = _in_graph(lambda model, kept: SEEN.append(len(kept)))
+mean = _in_graph(lambda model, y: SEEN.append(y.mean().item()))
+
+
+def f(model, x):
+    rows(model, [x])
+    y = x.sin()
+    mean(model, y)
+    return y.cos()
+"""
+
+
 def test_a_call_that_is_left_to_a_break_gives_no_object_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = candidates(KEEPS_MORE, problem_at(KEEPS_MORE, "y.sum().item()"), tmp_path)
     text = next(text for text in changed(KEEPS_MORE, found) if "@_in_graph" in text)
-    space, seen = _module(text, monkeypatch, tmp_path), list[Any]()
-    rows = space["_in_graph"](lambda _, kept: seen.append(len(kept)))
-    mean = space["_in_graph"](lambda _, y: seen.append(y.mean().item()))
-
-    def f(model: Any, x: torch.Tensor) -> torch.Tensor:
-        rows(model, [x])
-        y = x.sin()
-        mean(model, y)
-        return y.cos()
-
+    space = _module(text + LEFT_TO_A_BREAK, monkeypatch, tmp_path)
     torch._dynamo.reset()
     counter = CompileCounter()
     x = torch.zeros(3)
-    assert torch.equal(torch.compile(f, backend=counter)(space["A"](), x), torch.ones(3))
-    assert (seen, counter.frame_count) == ([1, 0.0], 1)
+    assert torch.equal(torch.compile(space["f"], backend=counter)(space["A"](), x), torch.ones(3))
+    assert (space["SEEN"], counter.frame_count) == ([1, 0.0], 1)
 
 
 def test_a_message_that_is_logged_once_is_logged_while_torch_compiles(
