@@ -154,7 +154,7 @@ def _entry(fix: Fix, project: Project) -> FixEntry:
         rejected=fix.rejected,
         combined=fix.combined,
         where="library" if inside else "program",
-        package="==".join(package_of(inside[0].file)) if inside else None,
+        package="==".join(package_of(project, inside[0].file)) if inside else None,
     )
 
 

@@ -458,7 +458,7 @@ def entry_of(project: Project, problem: FixProblem, title: str, model: str, proo
         return None
     function = function_at(project.source(problem.file), problem.span.line)
     try:
-        package = package_of(problem.file)
+        package = package_of(project, problem.file)
     except NotOfFunctions:
         return None
     if function is None:

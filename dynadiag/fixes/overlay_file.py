@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dynadiag import __version__, overlay_runtime
 from dynadiag.fixes.edits import Edit, apply_edits, unified_diff
+from dynadiag.fixes.installed_file import installed_file
 from dynadiag.fixes.project import Project, is_library, module_of
 from dynadiag.overlay_runtime import Change, functions_in
 
@@ -33,8 +34,10 @@ def _distributions() -> Mapping[str, Sequence[str]]:
     return importlib.metadata.packages_distributions()
 
 
-def package_of(name: str) -> tuple[str, str]:
+def package_of(project: Project, name: str) -> tuple[str, str]:
     """The package that a library's file belongs to, and its version. Raises `NotOfFunctions` where pip knows none."""
+    if (found := installed_file(project.path(name))) is not None:
+        return found.package, found.version
     top = module_of(name).partition(".")[0]
     for package in _distributions().get(top, ()):
         return package, importlib.metadata.version(package)
@@ -46,11 +49,11 @@ def changes_of(project: Project, edits: Collection[Edit]) -> Iterator[Change]:
     own = library_edits(edits)
     sources = {edit.file: project.source(edit.file) for edit in own}
     for name, text in apply_edits(sources, own).items():
-        yield from _changes_of_file(name, sources[name], text)
+        yield from _changes_of_file(project, name, sources[name], text)
 
 
-def _changes_of_file(name: str, before: str, after: str) -> Iterator[Change]:
-    package, version = package_of(name)
+def _changes_of_file(project: Project, name: str, before: str, after: str) -> Iterator[Change]:
+    package, version = package_of(project, name)
     originals, changed = (_by_place(text) for text in (before, after))
     if not originals.keys() <= changed.keys():
         raise NotOfFunctions("it takes a function away")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynadiag.errors import DynadiagError
+from dynadiag.fixes.installed_file import installed_file
 from dynadiag.recording.code_origin import module_at, path_in_packages
 from dynadiag.trial.program import Program
 
@@ -31,7 +32,8 @@ class Project:
 
     ``sources`` has the texts of the files that were asked for, by their path relative to ``root``. ``added`` are files
     that every copy has besides the user's. ``installed`` has the files of packages by their names, which begin with
-    "site-packages/". ``imported`` are packages that the user's files have without an import of their own.
+    "site-packages/"; that of one that pip put below ``root`` is relative to it. ``imported`` are packages that the
+    user's files have without an import of their own.
     """
 
     program: Program
@@ -57,23 +59,29 @@ class Project:
         except ValueError:
             return None
         hidden = any(part in _SKIPPED or part.startswith(".") for part in path.parts)
-        return None if hidden or not (self.root / path).is_file() else path.as_posix()
+        if hidden or not (self.root / path).is_file() or installed_file(self.root / path, self.root):
+            return None
+        return path.as_posix()
 
     def name(self, file: str | None) -> str | None:
         """The name of a file that fix may change: the project's own as `relative`, or an installed package's."""
         if (own := self.relative(file)) is not None or file is None or not file.endswith(".py"):
             return own
-        inside = path_in_packages(file)
+        path, inside = Path(file), path_in_packages(file)
+        listed = installed_file(path) if inside is None else None
+        inside = listed.inside if listed else inside
         if inside is None or inside.partition("/")[0] in _NOT_CHANGED:
             return None
         name = f"{_PACKAGES}/{inside}"
-        if name not in self.installed and Path(file).is_file():
-            self.installed[name] = Path(file)  # first met where it is installed: a changed copy has the same name
+        if name not in self.installed and path.is_file():
+            # First met where it is installed, or in a copy of the project: a changed copy has the same name.
+            copied = listed is not None and path.is_relative_to(self.root)
+            self.installed[name] = path.relative_to(self.root) if copied else path
         return name if name in self.installed else None
 
     def path(self, name: str) -> Path:
         """The file of a name."""
-        return self.installed.get(name) or self.root / name
+        return self.root / self.installed.get(name, name)
 
     def source(self, name: str) -> str:
         """The text of a file. Raises `DynadiagError` if it cannot be read."""

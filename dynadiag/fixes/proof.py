@@ -123,8 +123,9 @@ def _no_new_cause(proof: Proof) -> str | None:
 
 
 def _fewer(proof: Proof) -> str | None:
+    """A cause that another change has removed already, or that stands behind these, is in no count of before."""
     before, after = proof.before, proof.recorded.summary
-    kinds = {problem.kind for problem in proof.problems}
+    kinds = {problem.kind for problem in proof.problems if before.causes[problem.identity]}
     if "break" in kinds and after.breaks >= before.breaks:
         return f"as many graph breaks as before: {after.breaks}"
     if "recompile" in kinds and after.recompiles >= before.recompiles:

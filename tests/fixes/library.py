@@ -28,15 +28,17 @@ class Scale(nn.Module):
 '''
 
 
-def install_package(folder: Path, files: Mapping[str, str], version: str = "1.2") -> Path:
-    """Write the package `fakelib` as pip would install it. Returns the folder for the path."""
-    place = folder / "site-packages"
+def install_package(folder: Path, files: Mapping[str, str], version: str = "1.2", name: str = "site-packages") -> Path:
+    """Write the package `fakelib` as pip would install it, with another name as `pip install --target` does. Returns
+    the folder for the path.
+    """
+    place = folder / name
     info = place / f"fakelib-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fakelib\nVersion: {version}\n")
-    (info / "RECORD").write_text("".join(f"fakelib/{name},,\n" for name in files))
-    for name, text in files.items():
-        path = place / "fakelib" / name
+    (info / "RECORD").write_text("".join(f"fakelib/{file},,\n" for file in files))
+    for file, text in files.items():
+        path = place / "fakelib" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return place

@@ -210,6 +210,36 @@ def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph
     assert "_in_graph" in patch.read_text()
 
 
+LOGS_FIRST = """import logging
+import sys
+
+import torch
+
+logging.basicConfig(level="INFO", format="%(message)s", stream=sys.stdout)
+log = logging.getLogger("step")
+
+
+@torch.compile(backend="eager")
+def step(image, tokens):
+    y = image.sin()
+    log.info("a batch of %d", image.shape[0])
+    print(f"tokens {tokens.shape[0]}")
+    return y.sum() * tokens
+
+
+for length in (4, 5, 6):
+    print(step(torch.ones(3), torch.ones(length)).sum().item())
+"""
+
+
+@warm
+def test_what_is_shown_after_the_graph_moves_into_it_for_a_recompile(tmp_path: Path) -> None:
+    """The graph prints the size that changes, so that what comes before it is shown there as well."""
+    code, document, patch = fix(LOGS_FIRST, tmp_path)
+    assert (code, document["evidence"]["breaks"], document["evidence"]["recompiles"]) == (0, [2, 0], [3, 0])
+    assert "_in_graph" in patch.read_text()
+
+
 TWO_WAITS = """import time
 
 import torch

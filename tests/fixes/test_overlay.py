@@ -295,3 +295,17 @@ def test_a_change_for_what_breaks_behind_another_break_alone_is_left_out(project
     changed = [line for line in fixes[0]["diff"].splitlines() if line.startswith(("+", "-"))]
     assert not any("logger" in line for line in changed)
     assert "+        _set_up(model)\n     # Is it there?\n" in fixes[0]["diff"]
+
+
+def test_a_package_that_pip_put_beside_the_program_is_changed_by_an_overlay(tmp_path: Path) -> None:
+    place = install_package(tmp_path, {"__init__.py": "", "scale.py": SCALE}, name="plugins")
+    (tmp_path / "program.py").write_text(f"import sys\n\nsys.path.insert(0, 'plugins')\n{PROGRAM}")
+    command = [*DYNADIAG, "fix", "--json", "fix.json", "--overlay", "overlay.py", "--apply", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (fix,) = json.loads((tmp_path / "fix.json").read_text())["fixes"]
+    assert (fix["verdict"], fix["where"], fix["package"]) == ("proved", "library", "fakelib==1.2")
+    assert (place / "fakelib" / "scale.py").read_text() == SCALE
+    command = [*DYNADIAG, "run", "--overlay", "overlay.py", "program.py"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (run.stdout.startswith("begin\n"), run.stderr) == (True, "")

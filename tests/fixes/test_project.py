@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dynadiag.fixes.overlay_file import package_of
 from dynadiag.fixes.project import Project, entries_of
 from dynadiag.trial.program import Program
+from tests.fixes.library import SCALE, install_package
 
 
 def listing(root: Path) -> dict[str, bytes | None]:
@@ -67,3 +69,27 @@ def test_what_a_trial_does_to_its_copy_is_undone(tmp_path: Path, change: str) ->
     assert listing(copy.root) == files
     assert (copy.root / "big.bin").is_symlink()
     assert listing(root) == {name: content for name, content in files.items() if name != "added.py"}
+
+
+@pytest.mark.parametrize("below", ["", "project"])
+def test_what_pip_put_into_any_folder_is_a_package(below: str, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "main.py").write_text("import fakelib\n")
+    place = install_package(tmp_path / below, {"scale.py": SCALE}, name="plugins")
+    (place / "own.py").write_text("x = 1\n")
+    project = Project.of(Program(str(root / "main.py")))
+    copy = project.copy_to(tmp_path / "copies")
+    where = copy.root / "plugins" if below else place
+    name = copy.name(str(where / "fakelib/scale.py"))
+    assert name == "site-packages/fakelib/scale.py"
+    assert (copy.relative(str(where / "fakelib/scale.py")), project.path(name)) == (None, place / "fakelib/scale.py")
+    assert package_of(project, name) == ("fakelib", "1.2")
+    assert project.name(str(place / "own.py")) == ("plugins/own.py" if below else None)
+    assert project.name(str(root / "main.py")) == "main.py"
+
+
+def test_a_program_of_an_installed_package_is_the_users(tmp_path: Path) -> None:
+    file = install_package(tmp_path, {"train.py": "", "scale.py": SCALE}, name="plugins") / "fakelib" / "train.py"
+    project = Project.of(Program(str(file)))
+    assert [project.name(str(file)), project.name(str(file.with_name("scale.py")))] == ["train.py", "scale.py"]

@@ -104,6 +104,15 @@ def test_an_obligation_that_is_left_out_lets_a_wrong_candidate_through(check: Ca
     assert first_objection(proof, tuple(other for other in OBLIGATIONS if other is not check)) is None
 
 
+def test_a_cause_that_is_gone_already_need_not_go_again() -> None:
+    again = replace(PROBLEM, kind="recompile", identity="recompile f: size")
+    before = replace(summary(0), causes=Counter([again.identity]))
+    for recompiles, right in ((0, True), (1, False)):
+        recorded = replace(RECORDED_RUN, summary=summary(0, recompiles))
+        proof = replace(PROVED, problems=(again, PROBLEM), before=before, recorded=recorded)
+        assert (first_objection(proof, RECORDED) is None) == right
+
+
 @pytest.mark.parametrize(
     ("type_", "again"),
     [("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode", True), ("builtins.ValueError", False)],

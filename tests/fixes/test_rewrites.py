@@ -927,6 +927,50 @@ def test_what_runs_in_the_graph_does_so_with_each_backend(backend: str, tmp_path
     assert [model.seen[0], model.seen[2], model.seen[4], model.seen[6]] == kept
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_has_no_tensor_runs_in_the_graph_with_each_backend(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = "warnings.warn('a message')"
+    text = f"import warnings\n{HEAD}def f(x, w):\n    y = (x * 2 + 1).softmax(-1)\n    {call}\n    return y @ w\n"
+    found = [each for each in candidates(text, problem_at(text, call), tmp_path) if "within the graph" in each.title]
+    (made,) = changed(text, found)
+    f = _module(made, monkeypatch, tmp_path)["f"]
+    x, w = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    torch._dynamo.reset()
+    with pytest.warns(UserWarning, match="a message"):
+        result = torch.compile(f, backend=backend, fullgraph=True)(x, w)
+    torch.testing.assert_close(result, (x * 2 + 1).softmax(-1) @ w)
+
+
+LEFT_TO_A_BREAK = """
+
+SEEN = []
+rows = _in_graph(lambda model, kept: SEEN.append(len(kept)))
+mean = _in_graph(lambda model, y: SEEN.append(y.mean().item()))
+
+
+def f(model, x):
+    rows(model, [x])
+    y = x.sin()
+    mean(model, y)
+    return y.cos()
+"""
+
+
+def test_a_call_that_is_left_to_a_break_gives_no_object_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = candidates(KEEPS_MORE, problem_at(KEEPS_MORE, "y.sum().item()"), tmp_path)
+    text = next(text for text in changed(KEEPS_MORE, found) if "@_in_graph" in text)
+    space = _module(text + LEFT_TO_A_BREAK, monkeypatch, tmp_path)
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    x = torch.zeros(3)
+    assert torch.equal(torch.compile(space["f"], backend=counter)(space["A"](), x), torch.ones(3))
+    assert (space["SEEN"], counter.frame_count) == ([1, 0.0], 1)
+
+
 def test_a_message_that_is_logged_once_is_logged_while_torch_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -86,17 +86,20 @@ def _in_graph(function):
     def call(*arguments, **named):
         values = (*arguments, *named.values())
         kinds = tuple([_kind(value) for value in values])
+        if "other" in kinds:
+            return uncompiled(*arguments, **named)
         for value, kind in zip(values, kinds):
             if kind == "object":
                 id(value)  # torch guards on the object
                 torch._dynamo.comptime.comptime(_give_owner)
         constants = [value if kind == "constant" else None for value, kind in zip(values, kinds)]
-        name = "" if "other" in kinds else _name_of_call(key, tuple(named), kinds, *constants)
+        name = _name_of_call(key, tuple(named), kinds, *constants)
         if not name:
             return uncompiled(*arguments, **named)
         taken = ("tensor", "integer", "float")
-        held = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
-        _run_effect._opoverload(name, *held)
+        tensors, *numbers = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
+        # Without a tensor Inductor has no device for it, and calls it among half of the kernels of a CPU.
+        _run_effect._opoverload(name, tensors or [torch.empty(0)], *numbers)
 
     return call
 '''
