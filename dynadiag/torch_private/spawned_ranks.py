@@ -21,7 +21,7 @@ def keep_exit() -> None:
     """From now on keep what ends a process, where it is gone when finalizers run."""
     if "_exit_function" in getattr(BaseProcess, "_bootstrap").__code__.co_names:  # noqa: B009 - not in the type stubs
         return
-    spawn = importlib.import_module("torch.multiprocessing.spawn")
+    spawn: Any = importlib.import_module("torch.multiprocessing.spawn")
     run = spawn._wrap
 
     @functools.wraps(run)  # it is pickled by its name
