@@ -31,6 +31,7 @@ from dynadiag.capture.startup import sitecustomize
 from dynadiag.errors import DynadiagError
 from dynadiag.recording.journal import SUFFIX, Journal, journal_stem
 from dynadiag.torch_private import capture as torch_private
+from dynadiag.torch_private import spawned_ranks
 
 
 @functools.cache  # once a process, however often torch's entry points are called
@@ -145,6 +146,8 @@ def _candidate_paths(folder: Path, settings: settings_.Settings) -> Iterator[Pat
 def _end_with_multiprocessing_worker(recorder: Recorder, began: float) -> None:
     """Stop with a `multiprocessing` child: it skips `atexit` and runs finalizers. A fork begins with none."""
     from multiprocessing import util  # torch has loaded it
+
+    spawned_ranks.keep_exit()
 
     def finalize(recorder: Recorder) -> None:
         util.Finalize(None, _end_recording, (recorder, began), exitpriority=0)

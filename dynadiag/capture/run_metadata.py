@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dynadiag.recording.journal import process_space
-from dynadiag.torch_private import process_groups
+from dynadiag.torch_private import process_groups, spawned_ranks
 
 _RELEVANT_PREFIXES = (
     "TORCH_",
@@ -120,10 +120,10 @@ def _relevant_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def ending_exception() -> BaseException | None:
     """Return the exception that ends this process, as the interpreter recorded it. None if there is none.
 
-    In a child of `multiprocessing`, whose finalizers run while it is raised, it is the current exception.
-    `torch.multiprocessing.spawn` turns it into a ``SystemExit``.
+    In a child of `multiprocessing`, whose finalizers run while it is raised up to Python 3.12, it is the current
+    exception. `torch.multiprocessing.spawn` turns it into a ``SystemExit``.
     """
-    error = getattr(sys, "last_value", None) or sys.exc_info()[1]
+    error = getattr(sys, "last_value", None) or sys.exc_info()[1] or spawned_ranks.kept_exit()
     if isinstance(error, SystemExit):
         return error.__context__ if error.code not in (None, 0) else None
     return error

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 # Instructions that take an expression's value from the stack. CPython 3.11 gives them their statement's position, from
 # 3.12 on the expression's (compile.c: compiler_jump_if, compiler_with, compiler_for, compiler_try_except).
 _TAKES_VALUE = re.compile(r"POP_JUMP_\w*IF_|JUMP_IF_\w+_OR_POP|BEFORE_WITH|GET_ITER|FOR_ITER|CHECK_EXC_MATCH")
-_KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_")  # instructions in between: in `for`, and `if (n := f(x)):`
+# Instructions in between: in `for`, and `if (n := f(x)):`, where 3.13 and newer have TO_BOOL.
+_KEEPS_VALUE = re.compile(r"GET_ITER|COPY|STORE_|TO_BOOL")
 _COMPOUND = re.compile(r"(async|class|def|elif|else|except|finally|for|if|match|try|while|with)\b")
 _DEFINITION = re.compile(r"(\s*)(async\s+)?def\b")
 SourceText: TypeAlias = Sequence[str]  # the lines of a file with their line ends; empty if unknown

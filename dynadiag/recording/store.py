@@ -97,11 +97,12 @@ class RecordingWriter:
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
-        for statement in _PRAGMAS:
-            self._database.execute(statement)
-        self._database.execute("BEGIN")
-        for table in TABLES:
-            self._database.execute(table.ddl())
+        try:
+            for statement in (*_PRAGMAS, "BEGIN", *(table.ddl() for table in TABLES)):
+                self._database.execute(statement)
+        except sqlite3.Error:  # a full disk
+            self._database.close()
+            raise
         self._inserts = {table.name: table.insert() for table in TABLES}
         self._totals: Counter[str] = Counter()
 

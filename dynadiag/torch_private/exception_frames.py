@@ -46,7 +46,7 @@ def find_refused_recompile(failure: BaseException | None) -> RefusedRecompile | 
     if not any(type(one).__name__ == "RecompileError" for one in exception_chain(failure)):
         return None
     frames = list(traceback_frames(failure))
-    compiling = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_COMPILE)), {})
+    compiling = next((dict(frame.f_locals) for frame in frames if _is_frame_of(frame, *_COMPILE)), {})
     guards = next((frame.f_locals for frame in frames if _is_frame_of(frame, *_GUARD_REASONS)), {})
     if not {"code", "compile_id"} <= compiling.keys() or "reasons" not in guards:
         return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import ending_exception, exit_codes_of_ranks, job_place
+from dynadiag.torch_private import spawned_ranks
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LaunchedJob, RankEnded, RankFailed, run_facts
 from dynadiag.trial.program import Program
@@ -65,6 +66,8 @@ def report_spawned_ranks() -> None:
     ``sys.excepthook``, but it runs finalizers. A fork drops those of its parent, so it registers its own.
     """
     from multiprocessing import util
+
+    spawned_ranks.keep_exit()
 
     def begin_fork(_: object) -> None:
         if TRIAL.reporter is not None:

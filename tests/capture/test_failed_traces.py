@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,12 @@ for function in (wrong_shape, in_checkpoint, before_any, in_backend):
 
 
 @pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
     bench = Bench(tmp_path_factory.mktemp("failed"), PROGRAM)
     run = assert_undisturbed(bench)
     assert run.out.count("freed True") == 4
-    return open_recording(bench.out / "run.dynadiag")
+    with open_recording(bench.out / "run.dynadiag") as opened:
+        yield opened
 
 
 def traced(recording: Recording, compile_id: str) -> list[tuple[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -69,7 +70,7 @@ def folder(path: Path) -> None:
 
 def newer(path: Path) -> None:
     recording(path)
-    with sqlite3.connect(path) as database:
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA user_version = 1000")
 
 

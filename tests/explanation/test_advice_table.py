@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -98,6 +99,8 @@ def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, ke
         pytest.skip(f"it needs a GPU: {trial.by}")
     if trial.torch and RELEASE not in trial.torch:
         pytest.skip(f"the trial is for torch {', '.join(trial.torch)}")
+    if trial.program == "a_coroutine" and sys.version_info >= (3, 13):
+        pytest.skip("there the await is a break, GET_AWAITABLE, and the compile does not fail")
     program, followed = PROGRAMS[trial.program]
     before, results = recorded(tmp_path / "before.dynadiag", program)
     given = {each for item in before.findings for each in item.advice if re.search(pattern(TEXTS[key]), each.text)}

@@ -2,12 +2,13 @@
 
 `break_programs.txt` has the programs. A heading is a name and the ids of the root causes in the order in which torch
 meets them; the spans stand between « and ». A heading `name@2.14` says what holds from that release of torch on:
-"traced" where it breaks no more, "error" where torch fails by a fault of its own. Without a program of its own it is
-about the one before it.
+"traced" where it breaks no more, "error" where torch fails by a fault of its own; `name@python3.13`, what holds from
+that Python on. Without a program of its own it is about the one before it.
 """
 
 from __future__ import annotations
 
+import platform
 import re
 import runpy
 import warnings
@@ -24,16 +25,17 @@ import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
 
 _BLOCK = re.compile(
-    r"^### (?P<name>\w+)(?:@(?P<since>[\d.]+))? (?P<ids>[^\n]*)\n(?P<source>.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL
+    r"^### (?P<name>\w+)(?:@(?P<python>python)?(?P<since>[\d.]+))? (?P<ids>[^\n]*)\n(?P<source>.*?)(?=^### |\Z)",
+    re.MULTILINE | re.DOTALL,
 )
-_RELEASE = Version(Version(torch.__version__).base_version)
+_TORCH, _PYTHON = Version(Version(torch.__version__).base_version), Version(platform.python_version())
 
 
 def _programs() -> dict[str, tuple[list[str], str]]:
-    """Each program with the ids of its breaks, as this release of torch has them."""
+    """Each program with the ids of its breaks, as this torch has them on this Python."""
     programs: dict[str, tuple[list[str], str]] = {}
     for block in _BLOCK.finditer(Path(__file__).with_name("break_programs.txt").read_text()):
-        if Version(block["since"] or "0") <= _RELEASE:
+        if Version(block["since"] or "0") <= (_PYTHON if block["python"] else _TORCH):
             source = block["source"] if block["source"].strip() else programs[block["name"]][1]
             programs[block["name"]] = (block["ids"].split(), source)
     return programs

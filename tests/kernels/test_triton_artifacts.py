@@ -5,6 +5,7 @@ The kernel is really compiled by Triton, for a GPU that need not be here; only t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -127,7 +128,7 @@ def test_what_a_stranger_keeps_as_stages_is_not_believed(kept: object, recording
     with open_recording(recording) as opened:
         (call,) = kernel_calls(opened)
         make_stages(opened, call, trusted=True)
-    with sqlite3.connect(recording) as database:
+    with contextlib.closing(sqlite3.connect(recording)) as database:
         keys = [key for (key,) in database.execute("SELECT key FROM made")]
     for key in keys:
         assert save_derived(recording, key, kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Guard
+from dynadiag.recording.store import RecordingWriter
 
 HEADER = b'V1120 06:38:46.123456 77 a.py:1] {"artifact": {"name": "n"}, "frame_id": 0, "frame_compile_id": 0}\n'
 
@@ -209,3 +211,9 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, unit: bytes) -> None:
         peaks.append(peak(log))
     assert peaks[1] < peaks[0] * 1.25, peaks
     assert peaks[1] < 150_000, peaks
+
+
+def test_a_recording_that_cannot_be_begun_is_not_left_open() -> None:
+    with pytest.raises(sqlite3.Error) as caught:  # its traceback keeps the writer
+        RecordingWriter(Path("/dev/full"))
+    assert Path("/dev/full") not in {file.resolve() for file in Path("/proc/self/fd").iterdir()}, caught

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -36,10 +37,10 @@ GUARD = Guard(0, "0/0", "TENSOR_MATCH", "L['x']", "x", None, None)
 def stored(record: object) -> Any:
     """The record after a way through SQLite."""
     table = RECORD_TABLES[type(record)]
-    database = sqlite3.connect(":memory:")
-    database.execute(table.ddl())
-    database.execute(table.insert(), mapping_of(type(record)).row(record))
-    (row,) = database.execute(table.select()).fetchall()
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute(table.ddl())
+        database.execute(table.insert(), mapping_of(type(record)).row(record))
+        (row,) = database.execute(table.select()).fetchall()
     return mapping_of(type(record)).read(row)
 
 
