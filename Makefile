@@ -41,7 +41,7 @@ $(READY): pyproject.toml constraints.txt Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_PACKAGE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    $(if $(filter $(DEFAULT_TORCH),$(TORCH)),--constraint constraints.txt) --editable '.[test,check]'
+	    $(if $(filter $(DEFAULT_TORCH),$(TORCH)),torch==$(TORCH) --constraint constraints.txt) --editable '.[test,check]'
 	touch $(READY)
 
 explain: $(READY)

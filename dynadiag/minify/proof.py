@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ _HANG_SLACK, _HANG_FACTOR, _HANG_FEWEST = 30.0, 2.0, 3.0
 HANG_LEAST = 45.0  # seconds that the repro of a hang has to outlast, however fast that compile is
 _TRIAL_TIMEOUT = 30.0  # seconds for one trial: a repro compiles only a few operations
 _TOTAL_TIMEOUT = 120.0  # for all trials together
+# An entry of a traceback, with its line of code.
+_ENTRY = re.compile(r'(?P<file>File "[^"\n]+", line )(?P<line>\d+)(?P<rest>[^\n]*\n(?P<code>[^\n]*))')
 _NOT_IN_TIME = "the repro is not bisected: it takes too long"
 _NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
 
@@ -236,7 +239,21 @@ def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult
     text = result.text
     for line in (f"bisected: {culprit_names(verdict)}", *told):
         text = add_header_line(text, line)
-    return replace(result, bisect_verdict=verdict, text=text, notes=tuple(dict.fromkeys((*result.notes, *told))))
+    notes = tuple(dict.fromkeys((*result.notes, *told)))
+    printed = _shifted(result.printed, result.text, text.count("\n") - result.text.count("\n"))
+    return replace(result, bisect_verdict=verdict, text=text, notes=notes, printed=printed)
+
+
+def _shifted(printed: str, text: str, lines: int) -> str:
+    """What the repro printed, with the line numbers that it has behind so many more lines of header."""
+    source = [line.strip() for line in text.splitlines()]
+
+    def shifted(entry: re.Match[str]) -> str:
+        number = int(entry["line"])
+        is_own = number <= len(source) and entry["code"].strip() == source[number - 1]
+        return f"{entry['file']}{number + lines if is_own else number}{entry['rest']}"
+
+    return _ENTRY.sub(shifted, printed)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from dynadiag.minify.repro_header import strip_directories
 from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
+from dynadiag.triage.changes_of_torch import changes_of_torch
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
 from dynadiag.trial.outcome import ROUNDING
@@ -144,7 +145,9 @@ def issue_text(case: TriagedCase) -> str:
         "### Error logs",
         *_logs(case),
         "### Versions",
+        "<details><summary>python -m torch.utils.collect_env</summary>",
         fenced(case.environment),
+        "</details>",
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -260,7 +263,12 @@ def _description(case: TriagedCase) -> Iterator[str]:
         return
     verdict = case.bisect.verdict if case.bisect is not None else "found"
     leading, following = _notes_on_culprits(case)
+    rounding = [text for text in following if ROUNDING in text]
+    if rounding and (own := _failure_of(case)) is not None and _asserts(own):
+        yield "By a float64 run what differs is rounding, and the program's assertion allows none:"
+        leading, following = [*rounding, *leading], [text for text in following if text not in rounding]
     yield from (inline_code(strip_directories(text)) for text in leading)
+    yield from _not_torchs(case)
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
     symptom = _symptom(case)
@@ -273,7 +281,7 @@ def _description(case: TriagedCase) -> Iterator[str]:
         rung = _rung(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
-        subject = "it" if symptom is None else "one of its calls"
+        subject = "it" if symptom is None else "a compiled call of the program"
         passes_uncompiled = "" if symptom is not None and verdict == "found" else f" {sentence}"  # that is told
         sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}.{passes_uncompiled}{how}"
     yield sentence
@@ -281,6 +289,20 @@ def _description(case: TriagedCase) -> Iterator[str]:
         yield from (inline_code(strip_directories(text)) for text in following)
     elif case.bisect is not None and case.bisect.notes:  # such as why its own comparison fails all the same
         yield "\n".join(f"- {inline_code(strip_directories(text))}" for text in case.bisect.notes)
+
+
+def _not_torchs(case: TriagedCase) -> Iterator[str]:
+    """What a maintainer must know first: that the program itself changes torch, or that an operator of its own is at
+    fault.
+    """
+    changed = changes_of_torch(case.repro if _has_proved_repro(case) else case.program)
+    if changed and not case.redacted:
+        named = ", ".join(map(inline_code, changed))
+        yield f"The program replaces parts of torch: {named}. It is no fault of torch if it passes without that."
+    operators = dict.fromkeys(each.name for each in _culprits(case) if each.kind == "operator")
+    if operators and not case.redacted:
+        named = ", ".join(map(inline_code, operators))
+        yield f"At fault is an operator that the program or a library registers, and not torch: {named}."
 
 
 def _told_symptom(failure: FailureDocument) -> str:
@@ -386,7 +408,8 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     made = case.minify
     if _has_proved_repro(case) and made is not None:
         yield "#### Minimal repro"
-        yield f"{_sizes(made)} It fails as the program does, in a fresh process.{_shown_culprits(case, made)}"
+        how = "In a fresh process it fails in the same way, its numbers aside, and uncompiled it passes."
+        yield f"{_sizes(made)} {how}{_shown_culprits(case, made)}"
         yield _source(case.repro, f"the file {inline_code(case.repro_name)} beside this issue")
         return
     if made is not None and case.repro:

@@ -70,6 +70,17 @@ def test_what_is_at_fault_is_in_the_header(rows: TrialLog, monkeypatch: pytest.M
     assert told == ["the repro: aot_eager"]
 
 
+def test_what_the_repro_printed_has_the_line_numbers_that_it_has_with_its_header() -> None:
+    printed = (
+        'Traceback:\n  File "/t/repro.py", line 2, in <module>\n    import torch\n'
+        '  File "/t/torch/base.py", line 2, in f\n    raise Error\n'
+    )
+    result = with_culprits(replace(RESULT, printed=printed), FOUND)
+    assert 'repro.py", line 3, in <module>\n    import torch' in result.printed
+    assert result.text.splitlines()[2] == "import torch"
+    assert 'base.py", line 2, in f' in result.printed
+
+
 def test_the_promise_that_an_operator_breaks_is_in_the_header_and_the_notes(
     rows: TrialLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

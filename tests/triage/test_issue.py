@@ -64,7 +64,7 @@ def test_it_has_the_parts_of_the_template() -> None:
     assert "| `inductor` | fails |" in text
     assert "triton" not in text
     assert "| lowering | `relu` | `relu.py:7, forward 0/0` |" in text
-    assert "Reduced from 9 operations to 1. It fails as the program does" in text
+    assert "Reduced from 9 operations to 1. In a fresh process it fails in the same way" in text
     assert "- explain: failed: `ValueError: relu`" in text
     assert "/home/user" not in text
 
@@ -82,7 +82,7 @@ def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_o
     assert "`wrong result: output 0 differs in 3 of 6 elements, by up to 1.54`" in text.splitlines()[0]
     said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{message}`. Uncompiled it passes.'
     assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(said)
-    assert "Nothing of it can go: it has 1 operation. It fails as the program does" in text
+    assert "Nothing of it can go: it has 1 operation. In a fresh process it fails in the same way" in text
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_assertion_of_the_program_comes_before_memory_that_is_shared() -> Non
     bisect, minify = replace(case.bisect, failure=own), replace(case.minify, failure=failure, symptom=own)
     text = issue_text(replace(case, bisect=bisect, minify=minify))
     assert "`wrong result: an assertion fails: the buffer holds 300.0`" in text.splitlines()[0]
-    assert f"one of its calls gives a wrong result: `{shared}`." in text
+    assert f"a compiled call of the program gives a wrong result: `{shared}`." in text
     assert "300.0" in issue_text(replace(case, bisect=None, minify=minify)).splitlines()[0]
 
 
@@ -172,7 +172,7 @@ def test_how_the_program_itself_fails_comes_before_the_call_that_is_wrong(own: F
     text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure, symptom=own)))
     said = text.split("### 🐛 Describe the bug\n\n")[1]
     assert said.startswith(told)
-    assert "one of its calls gives a wrong result: `output 0 differs in 1 of 2`.\n" in said
+    assert "a compiled call of the program gives a wrong result: `output 0 differs in 1 of 2`.\n" in said
     assert "Uncompiled it passes" not in said  # which the reader knows
 
 
@@ -455,6 +455,35 @@ def test_a_comparison_that_fails_by_rounding_is_told_as_that() -> None:
     failing = issue_text(a_case(bisect=None, minify=replace(minify, notes=(note,))))
     assert f"Uncompiled it passes.\n\n`{note}`\n" in failing  # which a maintainer asks first
     assert failing.count(note) == 1
+
+
+def test_an_assertion_that_only_rounding_breaks_is_told_as_that_first() -> None:
+    note = "output 0 differs in 1 of 30 elements, by up to 6.1e-05; rounding, by a float64 run"
+    failure = FailureDocument("exception", "AssertionError", "tensor(0.0020)", None, None)
+    minify = a_case().minify
+    assert minify is not None
+    text = issue_text(a_case(bisect=None, minify=replace(minify, failure=failure, notes=(note,))))
+    assert (
+        f"bug\n\nBy a float64 run what differs is rounding, and the program's assertion allows none:\n\n`{note}`"
+        in text
+    )
+    assert text.count(note) == 1
+
+
+def test_what_the_program_replaces_in_torch_is_told_first() -> None:
+    patched = "import torch\n\ntorch._inductor.lowering.relu = print\n"
+    text = issue_text(a_case(repro=patched))
+    assert "bug\n\nThe program replaces parts of torch: `torch._inductor.lowering.relu`." in text
+    assert "replaces" not in issue_text(a_case())
+    assert "replaces" not in issue_text(a_case(repro=patched, redacted=True))
+
+
+def test_an_operator_of_the_programs_is_told_as_no_fault_of_torch() -> None:
+    case = a_case()
+    assert case.bisect is not None
+    culprit = msgspec.structs.replace(case.bisect.culprits[0], kind="operator", name="tiny.route.default")
+    text = issue_text(replace(case, bisect=replace(case.bisect, culprits=(culprit,))))
+    assert "registers, and not torch: `tiny.route.default`." in text
 
 
 def test_the_command_of_a_compiler_has_no_folder_of_yours() -> None:
