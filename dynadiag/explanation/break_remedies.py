@@ -65,7 +65,7 @@ _RNN, _DYNAMIC_SHAPE, _BUILTIN, _HOOKS = "GB0014", "GB0036", "GB0059", "GB0083"
 _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
 _COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
-_GRADIENT = "GB9186"
+_GRADIENT, _TRANSFORM = "GB9186", "GB0149"
 _CLOCK = "GB9193"  # 2.15
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
@@ -106,7 +106,7 @@ def _meets_rnn(case: BreakCase) -> bool:
 
 def _is_in_transform(case: BreakCase) -> bool:
     """Whether Python runs a transform of `torch.func` around what was to be compiled."""
-    return case.item.gb_type == "Unsupported functorch tracing attempt"
+    return case.item.gb_id == _TRANSFORM
 
 
 def _is_all_theirs(case: BreakCase) -> bool:

@@ -8,8 +8,6 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 
 from __future__ import annotations
 
-import re
-
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.records import GuardFailure, Span
@@ -52,7 +50,6 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant:
 
 
 _CYCLED = ("betas", "momentum")  # what OneCycleLR and CyclicLR write beside the learning rate
-_ITEM_NAME = re.compile(r"\['(\w+)'\]")
 _AS_INPUT = (
     "From now on torch makes it an input of the graph{unless}; where the step needs the number itself, as "
     "{example}, each value is compiled apart"
@@ -209,8 +206,8 @@ def _scheduled(*names: str, constant: bool | None = None) -> Needs:
     """A float of an optimizer's with one of these names, any other without names."""
 
     def needs(case: RecompileCase) -> Slots:
-        keys = set(_ITEM_NAME.findall(case.fact.subject or ""))
-        named = bool(keys & {*names}) if names else not keys & {"lr", *_CYCLED}
+        has = {name for name in ("lr", *_CYCLED) if f"['{name}']" in (case.fact.subject or "")}
+        named = bool(has & {*names}) if names else not has
         fits = _is_scheduled(case) and named and constant in (None, case.is_constant)
         then = _OF_NUMBER if case.is_constant else _AS_INPUT
         example = "that of `Adam` its betas" if {*names} & {*_CYCLED} else "that of `SGD` its learning rate"

@@ -32,7 +32,7 @@ from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands
 from dynadiag.triage.changes_of_torch import changes_of_torch
 from dynadiag.triage.document import PartDocument
 from dynadiag.trial.compiler_log import without_warnings
-from dynadiag.trial.outcome import ROUNDING
+from dynadiag.trial.outcome import NOT_RAISED, ROUNDING
 
 __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
@@ -43,7 +43,6 @@ _ASSERTION = "an assertion fails"
 _WORD = re.compile("[A-Za-z]{2}")
 _IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
 _TARGET = "target: "  # Inductor's line on the operator that it lowers
-_MISSING_ERROR = ", compiled does not: "  # what uncompiled code raises is behind it, in the words of torch
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
 _ATEN = re.compile(r"aten\.(\w+)\.\w+")
@@ -369,7 +368,7 @@ def _search_link(case: TriagedCase) -> Iterator[str]:
     names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
     # Type and message of what the program raises itself are its own, and searched for only where there is no name.
     own = _raises_itself(failure) and bool(names or _called_methods(case))
-    missing = message.partition(_MISSING_ERROR)[2] if type_ == "wrong result" else ""
+    missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
     names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))

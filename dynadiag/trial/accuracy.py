@@ -20,6 +20,7 @@ import torch
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, WrongResult, run_facts
 from dynadiag.trial.fp64_oracle import ResultDifference, compare_runs
+from dynadiag.trial.outcome import NOT_RAISED
 from dynadiag.trial.rank import this_rank
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.signature import Signature, signature_of, witness_of
@@ -72,7 +73,7 @@ def _check(call: ReplayableCall, expected: RunResult, actual: RunResult, values:
     if expected.error is not None:
         if actual.error is None:
             kind = type(expected.error).__name__
-            _end_trial(_wrong_result(call, f"uncompiled raises {kind}, compiled does not: {expected.error}"))
+            _end_trial(_wrong_result(call, f"uncompiled raises {kind}{NOT_RAISED}{expected.error}"))
         return
     found = compare_runs(call, expected, actual, TRIAL.plan.tolerance, values=values)
     for difference in found:

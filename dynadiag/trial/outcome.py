@@ -35,8 +35,9 @@ from dynadiag.trial.rank_stacks import describe_stacks, hanging_rank
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
-__all__ = ["ROUNDING", "Decision", "Outcome", "build_outcome", "describe_end"]
+__all__ = ["NOT_RAISED", "ROUNDING", "Decision", "Outcome", "build_outcome", "describe_end"]
 
+NOT_RAISED = ", compiled does not: "  # behind it stands what uncompiled code raises, in the words of torch
 ROUNDING = "rounding, by a float64 run"  # in the note on a difference that is no fault
 
 E = TypeVar("E", bound=TrialEvent)

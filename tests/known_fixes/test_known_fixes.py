@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,13 @@ def test_what_was_proved_for_this_text_of_a_function_is_known(tmp_path: Path, mo
     assert known_titles(project, problem) == {"keep it"}
     project.sources[str(name)] = SCALE.replace("torch.relu", "torch.tanh")
     assert known_titles(project, problem) == frozenset()
-    assert entry_of(project, problem, "t", "M", "c") is None  # no installed package has this module
+    made = entry_of(project, problem, "t", "M", "c")
+    assert made is not None
+    assert (made.package, made.version, made.function) == ("fakelib", "1.2", "Scale.forward")
+    bare = place / "bare" / "scale.py"  # no metadata lists it
+    bare.parent.mkdir()
+    bare.write_text(SCALE)
+    assert entry_of(project, replace(problem, file=project.name(str(bare))), "t", "M", "c") is None
     other = KnownFix("fakelib", "1.2", "fakelib.scale", *function, "GB0124", "keep it", ("B",), "python y")
     (both,) = merged([entry, other])
     assert both.classes == ("A", "B")
