@@ -51,8 +51,8 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant:
 
 _CYCLED = ("betas", "momentum")  # what OneCycleLR and CyclicLR write beside the learning rate
 _AS_INPUT = (
-    "From now on torch makes it an input of the graph{unless}; where the step needs the number itself, as "
-    "{example}, each value is compiled apart"
+    "From now on torch makes it an input of the graph{unless}; where the step needs the number itself (that of "
+    "{example} does), each value is compiled apart"
 )
 _OF_NUMBER = "Each value is compiled apart, whatever `dynamic` is: the step needs the number itself"
 TENSOR_INSTEAD = (
@@ -210,7 +210,7 @@ def _scheduled(*names: str, constant: bool | None = None) -> Needs:
         named = bool(has & {*names}) if names else not has
         fits = _is_scheduled(case) and named and constant in (None, case.is_constant)
         then = _OF_NUMBER if case.is_constant else _AS_INPUT
-        example = "that of `Adam` its betas" if {*names} & {*_CYCLED} else "that of `SGD` its learning rate"
+        example = "`Adam`" if {*names} & {*_CYCLED} else "`SGD`"
         return slots_if(fits, name=case.name, then=then.format(unless=_unless(case.fact), example=example))
 
     return needs
@@ -255,15 +255,15 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.learning_rate",
-        "{name} changed, as a scheduler changes it. Make the optimizer with `lr=torch.tensor(...)`: then no value is "
-        "compiled apart. ({then}.)",
+        "{name} changed, as a scheduler changes it. {then}. An optimizer that is made with `lr=torch.tensor(...)` "
+        "needs no recompile.",
         _scheduled("lr"),
         trials=tried("a_learning_rate", "a_learning_rate_of_adam"),
     ),
     Remedy(
         "value.cycled",
         "{name} of the optimizer changed: `OneCycleLR` and `CyclicLR` write it, and with `cycle_momentum=False` they "
-        "leave it alone. ({then}.)",
+        "leave it alone. {then}.",
         _scheduled(*_CYCLED),
         trials=tried("a_cycled_momentum"),
     ),

@@ -123,6 +123,7 @@ def test_an_operator_with_a_wrong_fake_kernel_is_named(bisected: Bisected) -> No
     assert (verdict.verdict, verdict.rung) == ("found", "inductor"), verdict.notes
     assert [(c.group, c.name, c.lines[0][1]) for c in verdict.culprits] == [("operator", "planted.halve.default", 18)]
     assert any("planted.halve.default returns torch.float64" in note for note in verdict.notes), verdict.notes
+    assert any("delete Inductor's cache" in note for note in verdict.notes), verdict.notes
     assert len(verdict.confirmed) == 2
 
 
