@@ -380,7 +380,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "{names:has} another {what} than at the first compile, as `module.to(...)`, `.half()` and their like change "
         "it: that is different code. Convert the module before the first call.",
         _converted,
-        trials=tried("a_converted_module"),
+        trials=(Trial("a_converted_module", ("2.13", "2.14", "2.15")),),  # 2.11 does not compile again
     ),
     Remedy(
         "tensor.stride",
