@@ -36,7 +36,8 @@ from dynadiag.trial.outcome import NOT_RAISED, ROUNDING
 
 __all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
-_MAX_LOG_LINES = 80  # of the end of an output: it names the failure
+# Lines of an output: the first lead from the program's own line, the last name the failure.
+_FIRST_LINES, _LAST_LINES = 15, 65
 _MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
@@ -453,8 +454,10 @@ def _bisection(case: TriagedCase) -> Iterator[str]:
         yield "#### Bisection"
         named = dict.fromkeys((part.kind, part.name) for part in parts)
         graphs = {name: [p.graph for p in parts if p.graph and (p.kind, p.name) == name] for name in named}
-        rows = [f"| {kind} | {cell(name)} | {', '.join(where)} |" for (kind, name), where in graphs.items()]
-        yield "\n".join(["| at fault in the repro | name | graph |", "| --- | --- | --- |", *rows])
+        table = [["at fault in the repro", "name", "graph"], ["---"] * 3]
+        table += [[kind, cell(name), ", ".join(where)] for (kind, name), where in graphs.items()]
+        known = 3 if any(graphs.values()) else 2  # an operator is at fault in no graph of its own
+        yield "\n".join(f"| {' | '.join(row[:known])} |" for row in table)
     found = case.bisect
     tried = {rung: status for rung, status in found.rungs.items() if status != "not_run"} if found else {}
     if found is None or not tried:
@@ -537,21 +540,23 @@ def _logs(case: TriagedCase) -> Iterator[str]:
         return
     if case.repro_output and _has_proved_repro(case):
         yield "What the repro prints:"
-        yield _end(case.repro_output)
+        yield _in_lines(case.repro_output)
     elif case.output:
         yield "What the program prints:"
-        yield _end(case.output)
+        yield _in_lines(case.output)
     else:
         yield "It prints nothing."
 
 
-def _end(text: str) -> str:
+def _in_lines(text: str) -> str:
     printed = strip_directories(text).splitlines()
     lines = without_warnings(printed)
-    before, warnings = len(lines) - _MAX_LOG_LINES, len(printed) - len(lines)
-    notes = [f"({count(before, 'line')} before these)"] if before > 0 else []
-    notes += [f"({count(warnings, 'line')} of compiler warnings left out)"] if warnings else []
-    return fenced(escape_commands("\n".join([*notes, *lines[-_MAX_LOG_LINES:]])))
+    left_out, warnings = len(lines) - _FIRST_LINES - _LAST_LINES, len(printed) - len(lines)
+    if left_out > 0:
+        between = f"({count(left_out, 'line')} left out)"
+        lines = [*lines[:_FIRST_LINES], between, *lines[-_LAST_LINES:]]
+    notes = [f"({count(warnings, 'line')} of compiler warnings left out)"] if warnings else []
+    return fenced(escape_commands("\n".join([*notes, *lines])))
 
 
 def describe_environment(*, redact: bool) -> str:

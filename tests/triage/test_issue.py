@@ -478,6 +478,20 @@ def test_what_the_program_replaces_in_torch_is_told_first() -> None:
     assert "replaces" not in issue_text(a_case(repro=patched, redacted=True))
 
 
+def test_a_long_log_keeps_its_first_lines_and_its_last() -> None:
+    text = issue_text(a_case(repro_output="\n".join(f"<{number}>" for number in range(100))))
+    assert all(f"<{number}>\n" in text for number in (0, 14, 35, 99))
+    assert "<14>\n(20 lines left out)\n<35>" in text
+
+
+def test_of_an_operator_no_graph_is_told_where_none_is_known() -> None:
+    minify = a_case().minify
+    assert minify is not None
+    for graph, header in ((None, "| at fault in the repro | name |\n"), ("joint", "| name | graph |\n")):
+        bisected = (ReproCulpritDocument("operator", "tiny.route", graph),)
+        assert header in issue_text(a_case(bisect=None, minify=replace(minify, bisected=bisected)))
+
+
 def test_an_operator_of_the_programs_is_told_as_no_fault_of_torch() -> None:
     case = a_case()
     assert case.bisect is not None
