@@ -316,6 +316,7 @@ def _become(request: dict[str, Any], descriptors: list[int], answer: int) -> NoR
     sys.path[:] = ["", *more, *(each for each in _State.path if each not in more)]  # as `site` does
     sys.orig_argv = [sys.executable, *request["words"]]
     if more:
+        sys.modules.pop("sitecustomize", None)  # Debian's, which the server has
         site.execsitecustomize()
     _end(_status(functools.partial(_run, request["words"])))
 

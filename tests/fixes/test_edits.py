@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def test_a_span_names_the_node_that_stands_exactly_there() -> None:
     assert file.code(call) == "y.item()"
 
 
+@pytest.mark.skipif(shutil.which("patch") is None, reason="no `patch` here")
 @pytest.mark.parametrize("text", ["a\nb\nc", "a\nb\nc\n", "a\r\nb\r\nc\r\n", "a\n\x0cb\nc\n"])
 def test_patch_takes_the_diff(tmp_path: Path, text: str) -> None:
     place = tmp_path / "a.txt"

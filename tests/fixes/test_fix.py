@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,7 @@ def fix(program: str, folder: Path, *options: str) -> tuple[int, dict[str, Any],
     return code, json.loads(document.read_text()), patch
 
 
+@pytest.mark.skipif(shutil.which("patch") is None, reason="no `patch` here")
 def test_a_proved_patch_removes_the_breaks_and_changes_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

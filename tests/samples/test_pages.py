@@ -20,11 +20,11 @@ BLOCKS = [
 
 
 def lines(text: str) -> list[str]:
-    """The lines without the folder that a path begins with, and without the label of a stack: that of a forked
-    program begins with what forks it.
+    """The lines without the folder that a path begins with, without what torch was built for, and without the label of
+    a stack: that of a forked program begins with what forks it.
     """
     whole = (line.strip().removeprefix("= called: ") for line in text.splitlines())
-    return [re.sub(r"\S*samples/", "samples/", line) for line in whole]
+    return [re.sub(r"\S*samples/", "samples/", re.sub(r"(torch [\d.]+)\+\w+", r"\1", line)) for line in whole]
 
 
 @pytest.mark.skipif(TORCH != golden.FOR_TORCH, reason="the pages show torch 2.13")
