@@ -35,7 +35,8 @@ from dynadiag.trial.outcome import Decision
 __all__ = ["OPERATOR_KIND", "correct_operators", "install", "runs_uncompiled"]
 
 OPERATOR_KIND = "operator"  # the kind of these decisions
-_WRONG_FAKE = ": the fake kernel is wrong"
+# A key of torch's caches has the graph, and not what a fake kernel returns: tried on torch 2.13 and 2.15.
+_CACHES = " (once it is right, delete Inductor's cache: code that was made with it is used again)"
 _reported: set[str] = set()  # the operators and wrong promises that this process has reported
 _changed: dict[Any, tuple[str, ...]] = {}  # an operator -> the arguments that it changes and does not declare
 _aliasing: set[Any] = set()  # operators whose results share memory with arguments, and that do not declare it
@@ -114,7 +115,7 @@ def _corrected_result(mode: Any, operator: Any, args: Any, kwargs: Any, promised
         return promised
     text = next(filter(None, map(_difference, real, fake)), None)
     if text is not None:
-        _report(operator, f"{operator} returns {text}{_WRONG_FAKE}")
+        _report(operator, f"{operator} returns {text}: the fake kernel is wrong", _CACHES)
     leaves = [_corrected_fake(mode, r, p) for r, p in zip(real, fake, strict=True)]
     given = arguments_by_name(operator, args, kwargs)
     for position, name in run.aliased.items():
@@ -124,16 +125,14 @@ def _corrected_result(mode: Any, operator: Any, args: Any, kwargs: Any, promised
     return pytree.tree_unflatten(leaves, form)
 
 
-def _report(operator: Any, wrong: str) -> None:
+def _report(operator: Any, wrong: str, then: str = "") -> None:
     name = str(operator)
     if not _is_first_report(wrong):
         return
     here = torch_private.compile_id(), torch_private.graph_kind()
     lines = tuple(torch_private.traced_user_lines())
     TRIAL.send(Decision(OPERATOR_KIND, name, name, *here, target=name, lines=lines))
-    # A key of torch's caches has the graph, and not what a fake kernel returns: tried on torch 2.13 and 2.15.
-    caches = " (once it is right, delete Inductor's cache: code that was made with it is used again)"
-    TRIAL.send(Note(f"{wrong}, and the compiler trusts it{caches * wrong.endswith(_WRONG_FAKE)}"))
+    TRIAL.send(Note(f"{wrong}, and the compiler trusts it{then}"))
 
 
 def _difference(real: Any, promised: Any) -> str | None:

@@ -195,9 +195,8 @@ class BreakCase:
 
     @property
     def broken_before(self) -> Break | None:
-        """The break of another compile that the function which breaks was on the way to."""
-        last = self.item.user_stack[-1:]
-        here = {(frame.file, frame.function) for frame in last}
+        """The first graph break of another compile that has this function in its stack."""
+        here = {(frame.file, frame.function) for frame in self.item.user_stack[-1:]}
         others = (each for each in self.run.breaks if each.compile_id != self.item.compile_id)
         return next((each for each in others if here & {(f.file, f.function) for f in each.user_stack}), None)
 

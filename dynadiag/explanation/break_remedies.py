@@ -104,11 +104,6 @@ def _meets_rnn(case: BreakCase) -> bool:
     return case.item.gb_id == _RNN or case.facts.option == "allow_rnn"
 
 
-def _is_in_transform(case: BreakCase) -> bool:
-    """Whether Python runs a transform of `torch.func` around what was to be compiled."""
-    return case.item.gb_id == _TRANSFORM
-
-
 def _is_all_theirs(case: BreakCase) -> bool:
     """Whether all on the way to the break that was compiled is a library's, which calls something beside it."""
     return not case.owner.is_user and case.entry is None and bool(case.parts)
@@ -415,7 +410,7 @@ _RULES = (
         "transform.whole",
         "Compile what calls the transform, `torch.compile(torch.vmap(fn))`, instead of what it is given: inside a "
         "transform of `torch.func` that Python runs, torch compiles nothing.",
-        when(_is_in_transform, lambda case: case.broken_before is None),
+        when(is_kind(_TRANSFORM), lambda case: case.broken_before is None),
         trials=(Trial("is_given_to_a_transform"),),
     ),
     Remedy(
@@ -423,7 +418,7 @@ _RULES = (
         "End the graph break at line {line} of `{function}`: it leaves the transform of `torch.func` to Python, and "
         "inside one that Python runs torch compiles nothing.",
         when(
-            _is_in_transform,
+            is_kind(_TRANSFORM),
             lambda case: case.broken_before is not None,
             line=lambda case: str(case.broken_before and case.broken_before.span.line),
             function=lambda case: (case.broken_before and case.broken_before.function) or "",

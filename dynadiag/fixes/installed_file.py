@@ -16,9 +16,7 @@ __all__ = ["InstalledFile", "installed_file"]
 
 
 class InstalledFile(NamedTuple):
-    """A file of an installed package: its path from the package on (``torch/nn/modules/linear.py``), and what pip calls
-    the package.
-    """
+    """A file of an installed package: its path (``torch/nn/modules/linear.py``), the package's name and version."""
 
     inside: str
     package: str
@@ -26,8 +24,9 @@ class InstalledFile(NamedTuple):
 
 
 def installed_file(file: Path, top: Path | None = None) -> InstalledFile | None:
-    """The package that a file was installed with; ``None`` where no metadata lists it. With ``top``, metadata in that
-    folder and those below counts alone.
+    """Return the package that a file was installed with, None if no metadata lists it.
+
+    With ``top`` only metadata in this folder or below it is read.
     """
     for folder in file.parents:
         if top is not None and not folder.is_relative_to(top):

@@ -123,7 +123,7 @@ def _no_new_cause(proof: Proof) -> str | None:
 
 
 def _fewer(proof: Proof) -> str | None:
-    """A cause that another change has removed already, or that stands behind these, is in no count of before."""
+    """Whether breaks or recompiles became fewer. Only causes that the program had before these changes count."""
     before, after = proof.before, proof.recorded.summary
     kinds = {problem.kind for problem in proof.problems if before.causes[problem.identity]}
     if "break" in kinds and after.breaks >= before.breaks:

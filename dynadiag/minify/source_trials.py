@@ -41,7 +41,7 @@ _HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # arguments that keep a model small, each later trial would build the large one.
 _SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
 # Where forks do not show the failure, each trial is a fresh interpreter, which loads torch. Without --budget the
-# reduction ends then after these seconds, and after this multiple of the first trials together, with the best so far.
+# reduction then ends after these seconds, or after this multiple of the first trials' time if that is longer.
 _FRESH_LEAST, _FRESH_FACTOR = 600.0, 20.0
 _OBSERVED_SHARE = 0.8  # of the time limit, after which a program that is observed ends
 _ENDED = (

@@ -1,4 +1,4 @@
-"""What a program replaces in torch, by its text: a function, or a setting with which torch fails on purpose."""
+"""Find in a program's text which functions of torch it replaces, and which settings make torch fail on purpose."""
 
 from __future__ import annotations
 

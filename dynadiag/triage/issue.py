@@ -239,7 +239,7 @@ def _asserts(failure: FailureDocument) -> bool:
 
 
 def _raises_itself(failure: FailureDocument) -> bool:
-    """Whether a ``raise`` of the program raised: what it checks is another value where it is compiled."""
+    """Whether a ``raise`` statement of the program raised the exception."""
     return (failure.asserted or "").startswith("raise ")
 
 

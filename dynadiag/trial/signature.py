@@ -184,8 +184,8 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
 
 
 def _asserted(error: BaseException) -> str | None:
-    """The condition of the program that did not hold, its call of a function that asserts, or its own ``raise``, as
-    source; ``None`` if torch or a library raises.
+    """The source of what failed in the program: a condition, a call of a function that asserts, or a ``raise``.
+    ``None`` if torch or a library raises.
     """
     if _deepest_torch_frame(error) is not None:
         return None

@@ -88,7 +88,7 @@ def _targets(size: int) -> list[int]:
 
 
 def is_corner(case: Case, whole: Case) -> bool:
-    """Whether `case` is the graph of `whole` on fewer values of its inputs, the first ones in each dimension.
+    """Whether `case` has the graph of `whole`, and as inputs the first values of those in each dimension.
 
     If `whole` passes, so does its corner, as far as failures need inputs that are large enough.
     """
@@ -100,7 +100,7 @@ def is_corner(case: Case, whole: Case) -> bool:
 
 
 def _is_smaller(one: Any, other: Any) -> bool:
-    """Whether both are tensors, the first one with fewer values in some dimension, and with more in none."""
+    """Whether both are tensors, and the first is smaller in some dimension and larger in none."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.dim() != other.dim():
         return False
     fits = all(a <= b for a, b in zip(one.shape, other.shape, strict=True))

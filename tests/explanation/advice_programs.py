@@ -1562,7 +1562,7 @@ def device_of_defaults(device: str) -> Any:
 
 
 def transformed(everywhere: bool) -> Program:
-    """A function that is called by itself and in `torch.vmap`, which is outside of the compiled code or in it."""
+    """A function that is called by itself and in `torch.vmap`. ``everywhere`` compiles the call of `vmap` too."""
 
     def run(compile_: Compile) -> list[Any]:
         fn = compile_(doubles)

@@ -32,7 +32,7 @@ _TORCH, _PYTHON = Version(Version(torch.__version__).base_version), Version(plat
 
 
 def _programs() -> dict[str, tuple[list[str], str]]:
-    """Each program with the ids of its breaks, as this torch has them on this Python."""
+    """Each program, and the ids of its breaks on the installed torch and Python."""
     programs: dict[str, tuple[list[str], str]] = {}
     for block in _BLOCK.finditer(Path(__file__).with_name("break_programs.txt").read_text()):
         if Version(block["since"] or "0") <= (_PYTHON if block["python"] else _TORCH):

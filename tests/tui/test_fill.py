@@ -146,7 +146,7 @@ async def test_keys_that_are_pressed_meanwhile_open_their_screens(program: Path)
 async def test_a_screen_that_a_key_shows_while_it_is_filled_stays(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where the event loop is held up for so long that the key counts as an old one."""
+    """The event loop may be blocked for so long that the key no longer counts as recent."""
     sleep, looks = asyncio.sleep, 0
 
     async def look(delay: float) -> None:

@@ -98,7 +98,7 @@ def _in_graph(function):
             return uncompiled(*arguments, **named)
         taken = ("tensor", "integer", "float")
         tensors, *numbers = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
-        # Without a tensor Inductor has no device for it, and calls it among half of the kernels of a CPU.
+        # Without a tensor Inductor knows no device for the operator, and may call it too early.
         _run_effect._opoverload(name, tensors or [torch.empty(0)], *numbers)
 
     return call
