@@ -41,7 +41,8 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "recompile.set_inside",
         "The compiled code itself sets {names} (`{place}`), so the call after it is compiled anew. Set it before the "
-        "first call, outside of the compiled code (of a cache, for the longest input).",
+        "first call, outside of the compiled code (of a cache, for the longest input). Where the first call has to "
+        "find it unset, expect this compile.",
         lambda case: slots_if(
             case.set_inside, names=case.names, place=place_text(case.set_inside) if case.set_inside else ""
         ),

@@ -159,7 +159,8 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     age = {each: number for number, each in enumerate(compiles)}
     for met in by_frequency(run.recompiles):
         item = _without_superseded(met, failed, age)
-        failed |= {(_function(met), each.against, each.source) for each in met.reasons}
+        superseded = (each for each in met.reasons if not is_special_size(each))
+        failed |= {(_function(met), each.against, each.source) for each in superseded}
         computed = computed_names(run.sources.get(item.file or ""), item.line)
         caller = next(iter(run.callers(item.compile_id)[-1:]), None)
         cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects, caller)
@@ -178,26 +179,31 @@ def _without_superseded(
 ) -> Recompile:
     """The recompile without what an older entry failed by before, and the newest accepts.
 
-    A newer entry was made for that, and the call is to be compared with it.
+    A newer entry was made for that, and the call is to be compared with it. But one for a size of 0 or 1 is for no
+    other size, and tells nothing where an older one fails by that size too.
     """
-    newest = max((age.get(each.against, 0) for each in item.reasons), default=0)
+    others = {each.source for each in item.reasons if each.part == "size" and not is_special_size(each)}
+    short = {each.against for each in item.reasons if is_special_size(each) and each.source in others}
+    reasons = tuple(each for each in item.reasons if each.against not in short)
+    newest = max((age.get(each.against, 0) for each in reasons), default=0)
     last: dict[str | None, int] = {}
-    for each in item.reasons:
+    for each in reasons:
         last[each.source] = max(last.get(each.source, 0), age.get(each.against, 0))
     own = tuple(
         each
-        for each in item.reasons
+        for each in reasons
         if (_function(item), each.against, each.source) not in failed
         or is_special_size(each)  # it is 0 or 1 for the newest entry too, which may say so of one tensor only
         or last[each.source] > age.get(each.against, 0)
         or last[each.source] == newest
     )
-    return replace(item, reasons=own or item.reasons)
+    return replace(item, reasons=own or reasons)
 
 
 def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
     """Of each function what goes on changing: containers that had several lengths, numbers that had several values
-    before and were constants of the code all the same, or that torch made symbols and then needed the value of."""
+    before and were constants of the code all the same, or that torch made symbols and then needed the value of. That
+    a size was 0 or 1 before tells nothing: torch compiles these apart."""
     changing: dict[_Key, set[str | None]] = {}
     lengths: set[tuple[_Key, str | None, str | None]] = set()
     for item in run.recompiles:
@@ -207,7 +213,7 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
                 lengths.add((_function(item), reason.subject, reason.now))
             elif reason.part == "shape" and reason.index == "number":
                 changing.setdefault(_function(item), set()).add(reason.subject)
-            elif reason.part in ("value", "size"):
+            elif reason.part in ("value", "size") and not is_special_size(reason):
                 values.add((changing_source(reason), reason.was))
         changing.setdefault(_function(item), set()).update(_repeated(subject for subject, _ in values))
     for function, subject in _repeated((function, subject) for function, subject, _ in lengths):

@@ -59,12 +59,14 @@ TENSOR_INSTEAD = (
     "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill` and `full` do; as "
     "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
 )
+_BUFFER = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
 ATTRIBUTES = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
 
 
 def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
-    by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}
+    base = case.fact.base or ""
+    by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}.get(base, "")
     fits = _value(case, *ATTRIBUTES, type_="int") and not case.fact.is_static and not _is_callers(case)
     fits = fits and (case.decides is not None) == decides
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
@@ -72,7 +74,9 @@ def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
         fits and not case.fact.is_new_owner,
         name=case.name,
         place=place_text(case.decides) if case.decides else "",
-        option=by.get(case.fact.base or "", ""),
+        buffer=_BUFFER.get(base, ""),
+        argument=f"{',' if by else ' or'} pass it as an argument",
+        option=by,
         plain=" On an object that is no module torch makes it a symbol from now on." if plain else "",
     )
 
@@ -167,12 +171,11 @@ def _float(*, constant: bool) -> Needs:
             "closure": _closed_over(case, "float"),
             "global": f"The global {case.name}, a float,",
         }.get(fact.base or "", _nouns(case, "float attribute" if bases <= {*ATTRIBUTES} else "float"))
-        tensor = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
         return {
             "what": holder,
             "why": _why_constant(fact),
             "unless": _unless(fact),
-            "tensor": f"a tensor instead{tensor.get(fact.base or '', '')}",
+            "tensor": f"a tensor instead{_BUFFER.get(fact.base or '', '')}",
         }
 
     return needs
@@ -327,7 +330,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
-        "Keep it in a tensor (`register_buffer`), pass it as an argument{option}.{plain}",
+        "Keep it in a tensor{buffer}{argument}{option}.{plain}",
         lambda case: _integer_attribute(case, decides=False),
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),

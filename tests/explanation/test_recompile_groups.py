@@ -54,6 +54,26 @@ def advice_of(item: Finding) -> str:
     return "\n".join(each.text for each in item.advice)
 
 
+def test_a_size_that_changes_beside_a_size_of_one_is_told_as_itself(tmp_path: Path) -> None:
+    def double(v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    one, other = found(tmp_path, double, *((torch.ones(size),) for size in (4, 1, 5)))
+    assert "sizes 0 and 1 apart" in advice_of(one)
+    assert "The size changes" in advice_of(other)
+    assert "was 4, now 5, then a symbol" in other.evidence[0].text
+
+
+def test_a_size_that_torch_made_a_symbol_is_not_told_as_a_number(tmp_path: Path) -> None:
+    def last(v: torch.Tensor, before: list[torch.Tensor]) -> torch.Tensor:
+        return (v + before[-1] if before else v) * 2
+
+    one, other = torch.ones(4, 1), torch.ones(4, 9)
+    items = found(tmp_path, last, (torch.ones(4, 5), []), (one, [one]), (one, [one, one]), (other, []))
+    assert "Each size of" not in "".join(map(advice_of, items))
+    assert "The size changes" in advice_of(items[-1])
+
+
 def test_what_used_up_the_limit_is_told_where_torch_gave_up(tmp_path: Path) -> None:
     def scale(v: torch.Tensor, name: str) -> torch.Tensor:
         return v * len(name)
