@@ -20,12 +20,13 @@ from torch.utils import _pytree as pytree
 
 from dynadiag.fixes.printed_output import UNSTABLE, difference, mask_unstable
 from dynadiag.fixes.user_globals import UserGlobals, copy_of_state, lies_in
-from dynadiag.fixes.variants import OWN
+from dynadiag.fixes.variants import OWN, meets_edges
 from dynadiag.trial.fp64_oracle import effective_strides, shared_memory
 from dynadiag.trial.reachable_state import expand_objects, find_scalars
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, copy_tensors
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+_MAX_SPREAD = 16.0  # times the usual rounding: beyond it a branch took another side
 _SPECIAL = (bool, int, float, str, bytes, complex, type(None))
 _UNDEFINED = ("ZeroDivisionError", "OverflowError", "math domain error")  # errors of arithmetic on numbers
 # A module's own list of names, in which a new buffer is, the mark of what is compiled, and what Lightning keeps of a
@@ -46,7 +47,9 @@ class CallRecord:
     the type of an exception; it is ``deliberate`` if a line of the user's raised it, and no library. Of the rest
     ``printed`` counts then, and of a deliberate one what the call changed, and ``random``. ``tensors`` are the
     positions of the tensors among the arguments. ``form`` is the structure of what the call returned. ``unstable`` are
-    the scalars that differ from run to run. The record of the program's own inputs has the values of the tensors that
+    the scalars that differ from run to run. ``spread`` is how far results, gradients and mutations move
+    where each float that the call starts from moves by its last bit, in times the usual rounding: a sum in another
+    order may move them as far. The record of the program's own inputs has the values of the tensors that
     the call starts from, ``start_state`` by name and ``start_arguments`` by position.
     """
 
@@ -62,6 +65,7 @@ class CallRecord:
     state: dict[str, Any] = field(default_factory=dict)
     scalars: dict[str, Any] = field(default_factory=dict)
     unstable: list[str] = field(default_factory=list)
+    spread: dict[str, float] = field(default_factory=dict)
     shared: list[int | None] = field(default_factory=list)
     random: str = ""
     printed: str = ""
@@ -75,11 +79,22 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallDifference:
-    """One difference: the obligation that it breaks, and what is different."""
+    """One difference: the obligation that it breaks, what is different, and how far values are apart, in times the
+    usual rounding.
+    """
 
     what: str
     text: str
-    rounding: bool = False
+    apart: float = math.inf
+
+    @property
+    def rounding(self) -> bool:
+        """Whether it is rounding alone."""
+        return self.apart <= 1
+
+    def allowing(self, spread: Mapping[str, float]) -> CallDifference:
+        """The difference beside this `CallRecord.spread`: twice as much is rounding, too."""
+        return replace(self, apart=self.apart / max(1.0, 2 * spread.get(self.what, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +244,20 @@ def compare(expected: CallRecord, actual: CallRecord, as_tensors: tuple[str, ...
     yield from _printed(expected, actual)
 
 
+def spread_between(expected: CallRecord, nudged: CallRecord) -> dict[str, float]:
+    """`CallRecord.spread`, from the record of inputs that differ by their last bits.
+
+    What moves much further took another branch, and tells nothing of rounding. But where results hold still, gradients
+    that move so far are lost in rounding: then any gradient will do, unless the inputs are meant to meet an edge.
+    """
+    spread: dict[str, float] = {}
+    for each in compare(expected, nudged):
+        spread[each.what] = max(each.apart, spread.get(each.what, 0.0))
+    steady = spread.get("results", 0.0) <= _MAX_SPREAD and not meets_edges(expected.inputs)
+    lost = {"gradients"} if steady else set()
+    return {what: by for what, by in spread.items() if by <= _MAX_SPREAD or (what in lost and math.isfinite(by))}
+
+
 def mark_unstable(records: Sequence[CallRecord], again: CallRecord) -> None:
     """Mark what differs from run to run of the unchanged program, such as times: ``again`` is a second run of the first
     of these records of one call.
@@ -324,8 +353,7 @@ def _value(what: str, name: str, expected: Any, actual: Any, scale: float = 0.0)
     if text := _metadata(expected, actual):
         yield CallDifference(what, f"{name}: {text}")
     elif not _equal(expected, actual):
-        close = _close(expected, actual, scale)
-        yield CallDifference(what, f"{name}: {_worst(expected, actual)}", rounding=close)
+        yield CallDifference(what, f"{name}: {_worst(expected, actual)}", _apart(expected, actual, scale))
 
 
 def _is_finite(value: Any) -> bool:
@@ -362,15 +390,19 @@ def _equal(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     return _may_require_grad(one) and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
 
 
-def _close(expected: torch.Tensor, actual: torch.Tensor, scale: float) -> bool:
-    """Whether two tensors differ by rounding alone: by a few units in the last place of their largest values, or of
-    ``scale``.
+def _apart(expected: torch.Tensor, actual: torch.Tensor, scale: float) -> float:
+    """How far two tensors that are not equal are apart, in times the usual rounding: a few units in the last place of
+    their largest values, or of ``scale``.
     """
     one, other = _dense(expected), _dense(actual)
-    if not _may_require_grad(one):
-        return False
-    tolerance = _TOLERANCE.get(one.dtype, 0.0)
-    return bool(torch.isclose(other, one, tolerance, tolerance * max(_scale(one), scale) / 4, equal_nan=True).all())
+    allowed = _TOLERANCE.get(one.dtype, 0.0) * max(_scale(one), scale) / 4
+    if not allowed:
+        return math.inf
+    wide = torch.complex128 if one.is_complex() else torch.float64
+    one, other = one.to(wide), other.to(wide)
+    apart = ((one - other).abs() - _TOLERANCE[expected.dtype] * one.abs()) / allowed
+    same = torch.isclose(one, other, 0.0, 0.0, equal_nan=True)  # of infinities no difference makes sense
+    return float(apart.masked_fill(same, 0.0).nan_to_num(math.inf).max())
 
 
 def _scale(value: torch.Tensor) -> float:

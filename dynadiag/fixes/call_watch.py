@@ -29,6 +29,7 @@ from dynadiag.fixes.call_record import (
     mark_unstable,
     random_state,
     record_of,
+    spread_between,
 )
 from dynadiag.fixes.isolation import TooLong, captured_output, every_warning, printed_text, time_limit
 from dynadiag.fixes.observation import (
@@ -251,15 +252,22 @@ class CandidateWatch(CallWatch):
                 call.start_from(expected[0].start_state, expected[0].start_arguments)
                 for record in filter(lambda each: self._asked.compares(each.inputs), expected):
                     made = _run_variant(call, index, record.inputs, compiled, self._asked, record.tensors)
+                    if self._asked.own_records is not None:
+                        made = masked_like(record, made)
+                        made.spread = self._spread(call, record, original)
+                        self._made.append(made)
                     self._compare(record, made)
                 own.restore()
             return compiled(*args, **kwargs)
 
+    def _spread(self, call: ReplayableCall, record: CallRecord, original: Callable[..., Any]) -> dict[str, float]:
+        """How far the results of the unchanged program, uncompiled, move with the last bits of what the call gets."""
+        nudged = _run_variant(call, record.call, record.inputs, original, self._asked, record.tensors, nudged=True)
+        return spread_between(record, nudged)
+
     def _compare(self, expected: CallRecord, actual: CallRecord) -> None:
         self._compared += 1
         self._gradients |= expected.gradients is not None
-        if self._asked.own_records is not None:
-            self._made.append(masked_like(expected, actual))
         for found in self._differences(expected, actual):
             if self._reported < MAX_DIFFERENCES:
                 self._reported += not found.rounding
@@ -272,11 +280,12 @@ class CandidateWatch(CallWatch):
         otherwise with inputs that are not its own tells nothing. Of a change that is like neither, the differences from
         the one that it is more like are those that it makes.
         """
-        found = list(compare(expected, actual, self._asked.as_tensors))
         compiled = self._compiled.like(expected) if self._compiled is not None else None
+        spread = compiled.spread if compiled is not None else {}
+        found = [each.allowing(spread) for each in compare(expected, actual, self._asked.as_tensors)]
         if compiled is None or compiled.error != actual.error or all(each.rounding for each in found):
             return found
-        left = list(compare(compiled, actual, self._asked.as_tensors))
+        left = [each.allowing(spread) for each in compare(compiled, actual, self._asked.as_tensors)]
         if all(each.rounding for each in left):
             return left
         own = {each.what for each in compare(expected, compiled, self._asked.as_tensors)}
@@ -297,7 +306,8 @@ class CandidateWatch(CallWatch):
             TRIAL.send(CallDiffers(min(missing), OWN, "results", f"it makes {self._count} compiled calls only"))
         if self._asked.own_records is not None:
             RecordedCalls(tuple(self._made), random).write(self._asked.own_records)
-        TRIAL.send(CallsCompared(self._count, self._compared, self._gradients))
+        spread = max((by for record in self._made for by in record.spread.values()), default=0.0)
+        TRIAL.send(CallsCompared(self._count, self._compared, self._gradients, spread))
 
 
 def _form(call: ReplayableCall) -> str:
@@ -319,9 +329,11 @@ def _run_variant(
     function: Callable[..., Any],
     asked: Observation,
     tensors: Collection[int] | None = None,
+    *,
+    nudged: bool = False,
 ) -> CallRecord:
-    """Run one variant of a call from the call's state, and restore that state. ``tensors`` are the positions of the
-    arguments that are tensors in the unchanged program; ``None`` for all of them.
+    """Run one variant of a call from the call's state, and restore that state. ``tensors`` and ``nudged`` are those of
+    `variant`.
     """
 
     after = StateAfter()
@@ -337,7 +349,7 @@ def _run_variant(
 
     with captured_output() as printed, every_warning():
         restore, held = _random_restorer(), UserGlobals(asked.roots, call)
-        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors)
+        changed, arguments = variant(name, call, call.copies(), function, asked.as_tensors, tensors, nudged=nudged)
         try:
             ran = run_call(call, observed, arguments)
         finally:

@@ -83,11 +83,14 @@ class CallDiffers(HookEvent):
 
 @dataclass(frozen=True, slots=True)
 class CallsCompared(HookEvent):
-    """All recorded calls were compared: how many, with how many inputs; whether any could be differentiated."""
+    """All recorded calls were compared: how many, with how many inputs; whether any could be differentiated; and the
+    largest `CallRecord.spread` of the unchanged program, where it makes records of its own.
+    """
 
     calls: int
     inputs: int
     gradients: bool
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class Prover:
         reference = self.trials.with_compiled(reference)
         self.unchanged = replace(self.unchanged, reference=reference)
         made = replace(made, baseline=replace(made.baseline, reference=reference))
-        if not reference.differs_compiled:
+        if not reference.has_other_results:
             return made
         return replace(made, compared=self.trials.compared(label, made.candidate, reference))
 

@@ -98,9 +98,12 @@ class ReferenceRun:
         return self.records.with_suffix(".compiled")
 
     @property
-    def differs_compiled(self) -> bool:
-        """Whether the unchanged program was seen to do something else when it is compiled."""
-        return self.compiled is not None and self.compiled.compared is not None and self.compiled.differs
+    def has_other_results(self) -> bool:
+        """Whether the unchanged program was seen to do something else when it is compiled, or its results to move with
+        the last bits of its inputs by more than the usual rounding.
+        """
+        compared = self.compiled.compared if self.compiled is not None else None
+        return compared is not None and self.compiled is not None and (self.compiled.differs or compared.spread > 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +275,7 @@ class Trials:
     ) -> ComparedRun:
         asked = Observation(
             records=str(reference.records),
-            compiled_records=str(reference.compiled_records) if reference.differs_compiled else None,
+            compiled_records=str(reference.compiled_records) if reference.has_other_results else None,
             as_tensors=candidate.as_tensors,
             inputs=inputs,
         )

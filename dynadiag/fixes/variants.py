@@ -24,6 +24,7 @@ _SMALL_INTEGERS = (torch.uint8, torch.int8, torch.int16)
 _SCALES = tuple(10.0**power for power in (-6, -4, -3, -2, -1, 1, 2, 3, 4, 6))
 _RANDOM_SEARCHES = 24
 _MUCH_LARGER = 5  # times a size
+_NUDGED = "nudged"
 
 
 def variant_names(call: ReplayableCall) -> list[str]:
@@ -50,6 +51,13 @@ def _float_names(floats: Sequence[int], leaves: Sequence[Any]) -> list[str]:
     return names + (["requires no grad"] if any(leaves[i].requires_grad for i in floats) else [])
 
 
+def meets_edges(name: str) -> bool:
+    """Whether inputs of this name may meet the edge of a branch on purpose: the program's own, equal numbers, zeros.
+    Scaled and random numbers do not.
+    """
+    return name.removeprefix("state ").partition(" ")[0] not in ("large", "scaled", "random")
+
+
 def search_names(call: ReplayableCall) -> Iterator[str]:
     """Further variants, for a branch of which one side was not taken yet."""
     for size in _sizes(pytree.tree_leaves((call.args, call.kwargs)))[:_SIZES]:
@@ -68,21 +76,28 @@ def variant(
     function: Callable[..., Any],
     as_tensors: Collection[str] = (),
     tensors: Collection[int] | None = None,
+    *,
+    nudged: bool = False,
 ) -> tuple[Any, Any]:
     """The function and the arguments of a variant. ``arguments`` are copies of the call's, and may be changed.
 
     ``as_tensors`` are attributes that the unchanged program has as numbers, which no variant changes. ``tensors`` are
-    the positions of the arguments that are tensors in the unchanged program; ``None`` for all of them.
+    the positions of the arguments that are tensors in the unchanged program; ``None`` for all of them. ``nudged`` moves
+    each float of the arguments and of the state by its last bit, up or down.
     """
-    if name == OWN:
+    if name == OWN and not nudged:
         return function, arguments
     leaves, spec = pytree.tree_flatten(arguments)
     _carry_marks(pytree.tree_leaves((call.args, call.kwargs)), leaves)
-    if not name.startswith("state ") and name not in ("other mode", "no_grad", "grad mode"):
+    positions = range(len(leaves)) if tensors is None else tensors
+    if not name.startswith("state ") and name not in (OWN, "other mode", "no_grad", "grad mode"):
         before = list(leaves)
         with torch.no_grad():
-            _change_leaves(name, leaves, range(len(leaves)) if tensors is None else tensors)
+            _change_leaves(name, leaves, positions)
         _carry_marks(before, leaves)
+    if nudged:
+        _change_leaves(_NUDGED, leaves, positions)
+        function = _before(lambda: _change_state(call, _NUDGED, as_tensors), function)
     return _in_other_state(name, call, function, as_tensors), pytree.tree_unflatten(leaves, spec)
 
 
@@ -136,6 +151,9 @@ def _fill(leaf: torch.Tensor, name: str, position: int) -> None:
         data[(0,) * data.dim()] = float(first)
     elif first in ("negative", "large", "scaled"):
         data.mul_({"negative": -1.0, "large": 1e4}.get(first) or float(rest))
+    elif name == _NUDGED:
+        up = torch.randint(2, data.shape, generator=torch.Generator().manual_seed(position))
+        data.mul_((1 + torch.finfo(data.dtype).eps * (2.0 * up.double() - 1)).to(data.device))
     elif first == "random":
         generator = torch.Generator().manual_seed(1000 * position + int(rest))
         values = torch.randn(data.shape, generator=generator, dtype=torch.float64)

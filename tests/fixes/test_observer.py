@@ -161,6 +161,75 @@ def test_a_change_does_all_as_the_unchanged_program_uncompiled_or_all_as_compile
     assert (not [each for each in differences if not each.rounding]) == is_right
 
 
+class Cancelling(torch.nn.Module):
+    """Returns what is left of two numbers that almost cancel out, or a constant for a number that is exactly one."""
+
+    factor: float
+    steps: bool
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left = x[0] - x[1]
+        return (torch.where(x[0] == 1, 1.0, 2.0) if self.steps else left) * self.factor
+
+
+@pytest.mark.parametrize(
+    ("factor", "steps", "is_right"),
+    [
+        (1 + 4e-6, False, True),  # the last bits of the inputs move the result by 6e-6 of it
+        (1 + 1e-4, False, False),
+        (1 + 4e-6, True, False),  # the last bits choose another number: that tells nothing of rounding
+        (1.5, True, False),
+    ],
+)
+def test_a_result_may_differ_as_far_as_the_last_bits_of_the_inputs_move_it(
+    tmp_path: Path, differences: list[CallDiffers], factor: float, steps: bool, is_right: bool
+) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), 1.0),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), 1.0),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), factor),
+    )
+    for make, number in watches:
+        differences.clear()
+        watch, module = make(), type("Cancelling", (Cancelling,), {"factor": number, "steps": steps})()
+        watch(module.forward, module.forward, (torch.tensor([1.0, 0.96]),), {})
+        watch.finish()
+    own = [each for each in differences if each.inputs == OWN]
+    assert (not [each for each in own if not each.rounding]) == is_right
+
+
+class Steep(torch.nn.Module):
+    """Returns a number that holds still, and has a gradient that the last bits of the argument decide."""
+
+    factor: float
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1.0, 0.5]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        waves = torch.sin(self.weight * 1e4) * 1e-9 * self.factor
+        return x * 3 + waves
+
+
+def test_a_gradient_that_is_lost_in_rounding_is_not_compared(tmp_path: Path, differences: list[CallDiffers]) -> None:
+    records, made = str(tmp_path / "records"), str(tmp_path / "made")
+    watches = (
+        (lambda: ReferenceWatch(Observation(records=records, uncompiled=True)), 1.0),
+        (lambda: CandidateWatch(Observation(records=records, own_records=made)), 1.0),
+        (lambda: CandidateWatch(Observation(records=records, compiled_records=made)), 1.5),
+    )
+    for make, number in watches:
+        differences.clear()
+        watch, module = make(), type("Steep", (Steep,), {"factor": number})()
+        watch(module.forward, module.forward, (torch.tensor([1.0, 2.0]),), {})
+        watch.finish()
+    found = {each.inputs for each in differences if not each.rounding and each.what == "gradients"}
+    assert OWN in found
+    assert "state large" not in found
+
+
 class Counting(Twofold):
     """Computes otherwise when it is compiled, and the change forgets to count."""
 
