@@ -21,10 +21,11 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from dynadiag.fixes.candidate import Candidate, Refusal
+from dynadiag.fixes.candidate import Candidate, Refusal, Sources
 from dynadiag.fixes.edits import apply_edits
+from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.recording.records import Frame, Span
-from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, recompile_of
+from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, project_of, recompile_of
 
 
 def one(text: str, marked: str, tmp_path: Path, **fields: object) -> list[str]:
@@ -1923,9 +1924,19 @@ def test_a_size_is_marked_where_the_function_is_called(tmp_path: Path) -> None:
         "torch._dynamo.mark_dynamic(x['a'].b, 1)"
     )
     assert recompiled(LOOP.replace("f(x, n)", "f(x + 1, n)"), "L['x'].size()[1]", ("3", "1"), tmp_path) == [
-        f"x_ = x + 1\ntorch._dynamo.{mark}(x_, 1)\ny = f(x_, n)"
+        f"x_given = x + 1\ntorch._dynamo.{mark}(x_given, 1)\ny = f(x_given, n)"
         for mark in ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
     ]
+
+
+def test_an_argument_gets_one_name_for_all_changes_of_its_call(tmp_path: Path) -> None:
+    text = f"{HEAD}def f(x, y):\n    return x * y\nc = torch.compile(f)\nz = c(torch.ones(3), torch.ones(3))\n"
+    problem = recompile_of(text, "f", "L['x'].size()[0]", 5, 8, ("3", "4"), tmp_path)
+    sources = Sources(project_of(text, tmp_path))
+    for _ in range(3):
+        made = [found for rewrite in CATALOGUE for found in rewrite.made(problem, sources)]
+        first, *_ = changed(text, [each for each in made if isinstance(each, Candidate)])
+        assert "x_given = torch.ones(3)\ntorch._dynamo.mark_dynamic(x_given, 0)\nz = c(x_given" in first
 
 
 def test_the_function_behind_a_break_is_known_among_several_of_its_name(tmp_path: Path) -> None:

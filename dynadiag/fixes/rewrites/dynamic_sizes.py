@@ -72,7 +72,8 @@ def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) ->
         names[name] = file.code(value)
         if not isinstance(value, (cst.Name, cst.Attribute)):
             own = name if name.isidentifier() else "inputs"
-            names[name] = file.free_name(own, inside=file.enclosing(site.call, cst.FunctionDef))
+            around = file.enclosing(site.call, cst.FunctionDef)
+            names[name] = file.free_name(own, f"{own}_given", inside=around, of=value)
             lines.append(f"{names[name]} = {file.code(value)}")
             edits.append(file.replace(value, names[name]))
     lines += [f"torch._dynamo.{function}({names[name]}{path}, {dimension})" for name, path, dimension in wanted]
