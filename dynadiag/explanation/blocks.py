@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
 from dynadiag.explanation.branches import called_name
@@ -16,6 +16,7 @@ from dynadiag.recording.records import Span
 
 __all__ = [
     "becomes_list",
+    "branch_on_size",
     "call_at",
     "called_beside",
     "called_in_condition",
@@ -151,6 +152,25 @@ def becomes_list(source: str | None, span: Span) -> bool:
     calls = [node for node in nodes if isinstance(node, ast.Call) and called_name(node) == "tolist"]
     lists = [node.func.value for node in calls if isinstance(node.func, ast.Attribute)]
     return any(each.lineno == span.line or ast.unparse(each) in names for each in lists)
+
+
+def branch_on_size(source: str | None, span: Span) -> int | None:
+    """Return the line of the first branch on the size of what the statement at a line assigns to."""
+    function = enclosing_function(source, span.line)
+    nodes = [] if function is None else list(ast.walk(function))
+    made = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == span.line]
+    names = {each.id for node in made for target in node.targets for each in ast.walk(target) if type(each) is ast.Name}
+    behind = [node for node in nodes if isinstance(node, (ast.If, ast.While)) and node.lineno > (span.line or 0)]
+    lines = (node.lineno for node in behind if names & {name for each in ast.walk(node.test) for name in _sized(each)})
+    return min(lines, default=None)
+
+
+def _sized(node: ast.AST) -> Iterator[str]:
+    """The name of which an expression asks the size: ``len(x)``, ``x.numel()``, ``x.shape[0]``."""
+    if isinstance(node, ast.Attribute) and node.attr in ("numel", "nelement", "shape", "size"):
+        yield ast.unparse(node.value)
+    elif isinstance(node, ast.Call) and called_name(node) == "len" and node.args:
+        yield ast.unparse(node.args[0])
 
 
 def defined_class(source: str | None, span: Span) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynadiag.explanation.blocks import becomes_list, call_at, defined_class, takes_packed
+from dynadiag.explanation.blocks import becomes_list, branch_on_size, call_at, defined_class, takes_packed
 from dynadiag.explanation.branches import required_at
 from dynadiag.explanation.break_case import BreakCase, Needs, is_kind, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
@@ -98,6 +98,13 @@ def _defined_class(case: BreakCase) -> str | None:
 
 def _becomes_list(case: BreakCase) -> bool:
     return becomes_list(case.source, case.item.span)
+
+
+def _branch_on_size(case: BreakCase) -> str:
+    line = branch_on_size(case.source, case.item.span)
+    if line is None:
+        return ""
+    return f" The branch on that size at line {line} breaks the graph next. One that only skips what is empty can go."
 
 
 def _meets_rnn(case: BreakCase) -> bool:
@@ -465,12 +472,14 @@ _RULES = (
     ),
     Remedy(
         "shape.capture",
-        "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph.",
+        "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph."
+        "{branch}",
         when(
             is_kind(_DYNAMIC_SHAPE),
             lambda case: not (case.symbols_are_captured or case.looped or _becomes_list(case)),
+            branch=_branch_on_size,
         ),
-        trials=(Trial("finds", case=_DYNAMIC_SHAPE),),
+        trials=(Trial("finds", case=_DYNAMIC_SHAPE), Trial("skips_what_is_empty", case=_DYNAMIC_SHAPE)),
     ),
     Remedy(
         "class.outside",

@@ -330,7 +330,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
-        "Keep it in a tensor{buffer}{argument}{option}.{plain}",
+        "Keep it in a tensor{buffer} if no branch reads it (that would break the graph){argument}{option}.{plain}",
         lambda case: _integer_attribute(case, decides=False),
         trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
     ),

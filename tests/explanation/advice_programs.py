@@ -656,6 +656,19 @@ def finds(v: torch.Tensor) -> torch.Tensor:
     return v.nonzero() * 2
 
 
+def of_experts(skips: bool) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    def mix(v: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros_like(v)
+        for expert in range(3):
+            (rows,) = torch.where(experts == expert)
+            if skips and rows.numel() == 0:
+                continue
+            out = out.index_add(0, rows, v[rows] * (expert + 1))
+        return out
+
+    return mix
+
+
 def times_steps(v: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
     return v * (steps[:, None] if steps.dim() == 1 else steps)
 
@@ -3049,6 +3062,13 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "finds": (
         calls(finds, (x,)),
         configured(calls(finds, (x,)), lambda: setattr(config, "capture_dynamic_output_shape_ops", True)),
+    ),
+    "skips_what_is_empty": (
+        calls(of_experts(skips=True), (x, torch.tensor([0, 1, 1, 0]))),
+        configured(
+            calls(of_experts(skips=False), (x, torch.tensor([0, 1, 1, 0]))),
+            lambda: setattr(config, "capture_dynamic_output_shape_ops", True),
+        ),
     ),
     "wrapped_by_ddp": (
         ddp(lambda c, model: c(DistributedDataParallel(model))),
