@@ -1,0 +1,91 @@
+"""Reports two values that a repro compares, from the process of its trial: where they differ, and by what.
+
+It runs beside torch, in a program of which the repro's assertion is about to fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from dynadiag.minify.follow_up import ValuesCompared
+from dynadiag.trial.context import TRIAL
+
+__all__ = ["show_values"]
+
+_MAX_SHOWN = 4  # places: a reader looks at one or two
+_MAX_TEXT = 80  # characters of a value that is no number
+
+
+def show_values(left: Any, right: Any) -> None:
+    """Report both values to the search."""
+    digests = _digest(left), _digest(right)
+    pairs = zip(_leaves(left), _leaves(right), strict=False)
+    found = (_compared(place, a, b) for (place, a), (_, b) in pairs)
+    rows, apart, total = next((each for each in found if each[0]), ((), 0, 0))
+    TRIAL.send(ValuesCompared(digests, rows, apart, total))
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of lists, tuples and dicts, with their places."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(part, f"{place}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _leaves(part, f"{place}[{index}]")
+    else:
+        yield place, value
+
+
+def _digest(value: Any) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for place, part in _leaves(value):
+        if isinstance(part, torch.Tensor):
+            bits = part.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(f"{place} {part.dtype} {tuple(part.shape)} ".encode() + bits.numpy().tobytes())
+        else:
+            digest.update(f"{place} {part!r}".encode())
+    return digest.hexdigest()
+
+
+def _compared(place: str, left: Any, right: Any) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
+    """The rows of two parts, and how many elements differ of how many."""
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
+        same = type(left) is type(right) and (left == right or left != left)  # NaN
+        return ((place, *_texts(left, right)),) if not same else (), 0, 0
+    for form in ("dtype", "shape"):
+        if (one := getattr(left, form)) != (other := getattr(right, form)):
+            return ((f"{place}.{form}", *_texts(one, other)),), 0, 0
+    # Copies: compiled code may return a tensor that its storage does not hold, of which no part can be taken.
+    left, right = (each.detach().cpu().clone(memory_format=torch.contiguous_format) for each in (left, right))
+    differing = ~torch.isclose(left, right, 0, 0, equal_nan=True)
+    distance = _distance(left, right).where(differing, torch.tensor(-1.0, dtype=torch.float64))
+    count = int(differing.sum())
+    largest = distance.reshape(-1).topk(min(count, _MAX_SHOWN)).indices.sort().values.tolist()
+    where = [tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), left.shape)) for flat in largest]
+    elements = ((f"{place}{list(at) if at else ''}", left[at].item(), right[at].item()) for at in where)
+    rows = tuple((name, *_texts(one, other)) for name, one, other in elements)
+    return rows, count, left.numel()
+
+
+def _distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    wide = torch.complex128 if left.is_complex() else torch.float64
+    return (left.to(wide) - right.to(wide)).abs().nan_to_num(nan=torch.inf)
+
+
+def _texts(left: Any, right: Any) -> tuple[str, str]:
+    """Both values as texts: numbers with all digits where they differ in the last ones alone."""
+    values = [v.item() if isinstance(v, torch.Tensor) and v.numel() == 1 else v for v in (left, right)]
+    one, other = map(_text, values)
+    return (one, other) if one != other else (repr(values[0])[:_MAX_TEXT], repr(values[1])[:_MAX_TEXT])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(tuple(value) if isinstance(value, torch.Size) else value)
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} ..."
