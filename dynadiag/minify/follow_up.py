@@ -65,6 +65,7 @@ class _FollowUp:
     def __init__(self, search: TrialSearch, folder: Path, result: MinifyResult) -> None:
         self._search, self._file, self._result = search, folder / "neighbour.py", result
         self._budget = search.budget.part(_SECONDS)
+        self._same = matcher_of(result)
         self.tried: list[NeighbourDocument] = []
 
     def compared(self) -> ComparedDocument | None:
@@ -86,23 +87,26 @@ class _FollowUp:
         return ComparedDocument(sources[right], tuple(rows), compiled.apart, compiled.total)
 
     def neighbours(self) -> list[NeighbourDocument]:
-        """The neighbours that pass uncompiled, and how they end compiled. Those are kept that were tried before the
-        time ends.
+        """The neighbours that pass uncompiled, and how they end compiled; none if the repro passes in a fork, as they
+        would. Those are kept that were tried before the time ends.
         """
         from minifier.source.neighbours import neighbours  # as above
 
-        expected = self._result.reduced or self._result.failure
-        assert expected is not None
-        same = matcher_of(self._result)
+        if self._status(self._runs(self._result.text, "the repro in a fork")(AS_WRITTEN)) != "same":
+            return []
         for each in islice(neighbours(self._result.text), _MAX_NEIGHBOURS):
             run = self._runs(each.text, f"with {each.now}" if each.now else f"without {each.was}")
             if not run(_UNCOMPILED).passed:
                 continue
             ended = run(AS_WRITTEN)
             if ended.invalid is None:
-                status = "pass" if ended.passed else "same" if same(ended.signature, expected) else "different"
-                self.tried.append(NeighbourDocument(each.kind, each.was, each.now, status))
+                self.tried.append(NeighbourDocument(each.kind, each.was, each.now, self._status(ended)))
         return self.tried
+
+    def _status(self, outcome: Outcome) -> str:
+        expected = self._result.reduced or self._result.failure
+        assert expected is not None
+        return "pass" if outcome.passed else "same" if self._same(outcome.signature, expected) else "different"
 
     def _runs(self, text: str, label: str) -> Callable[[Plan], Outcome]:
         """A function that runs the text with a plan, in a fork."""

@@ -95,8 +95,8 @@ class ComparedDocument:
 @dataclass(frozen=True, slots=True)
 class NeighbourDocument:
     """A repro with one option changed, which passes uncompiled: ``was`` is the option, ``now`` what stood there instead
-    (empty where it was left out). ``kind`` is ``argument``, ``dtype``, ``value``, ``size``, ``layout`` or
-    ``setting``, ``status`` of the compiled run ``pass``, ``same`` or ``different``.
+    (empty where it was left out). ``kind`` is ``argument``, ``dtype``, ``value``, ``size``, ``layout``,
+    ``gradient`` or ``setting``, ``status`` of the compiled run ``pass``, ``same`` or ``different``.
     """
 
     kind: str

@@ -38,7 +38,11 @@ _MAX_CONDITIONS = 2
 _FUNCTION = "f"  # how a repro of a graph names it
 # What makes a tensor of no other: an input of the operations that are named.
 _MAKING = frozenset(("ones", "zeros", "full", "empty", "tensor", "device", "scalar_tensor"))
-_TENSORS = {"size": "an empty tensor", "layout": "a tensor that is not contiguous"}
+_TENSORS = {
+    "size": "an empty tensor",
+    "layout": "a tensor that is not contiguous",
+    "gradient": "a tensor that requires a gradient",
+}
 _QUALITIES = ("dtype", "value", *_TENSORS)  # kinds of conditions on tensors
 _KINDS = (*_QUALITIES, "setting", "argument")  # what says most comes first
 _VALUES = {"nan": "NaN", "inf": "infinity", "-inf": "negative infinity"}

@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from minifier.source.trees import Edit, apply_edit, expression, render
+from minifier.source.trees import Edit, Replacement, apply_edit, expression, render
 
 __all__ = ["Neighbour", "neighbours"]
 
 _MAX_TEXT = 120  # characters of an option that is told
-_KEPT = frozenset(("backend", "device", "generator", "dtype"))  # keywords: other rungs, machines, numbers, or a dtype
+_KEPT = frozenset(
+    ("backend", "device", "generator", "dtype", "requires_grad")
+)  # keywords: other rungs, machines, numbers, or a dtype
 _TESTING = "torch.testing."
 _DTYPES = {
     **dict.fromkeys(("float16", "half", "bfloat16", "float64", "double", "complex64", "complex128"), "float32"),
@@ -28,8 +30,8 @@ _LARGER = 2  # in the place of a size of 0: of one element most operations retur
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A program in which one option is another: an ``argument``, a ``dtype``, a ``value``, a ``size``, a ``layout`` or
-    a ``setting``.
+    """A program in which one option is another: an ``argument``, a ``dtype``, a ``value``, a ``size``, a ``layout``, a
+    ``gradient`` or a ``setting``.
 
     ``was`` is the option as the program has it, ``now`` what stands there instead, empty where it is left out.
     """
@@ -71,8 +73,7 @@ def _keywords(tree: ast.Module) -> Iterator[_Change]:
     for call, name in _calls(tree):
         for keyword in call.keywords:
             if keyword.arg is not None and keyword.arg not in _KEPT:
-                of = "" if keyword.arg == "requires_grad" else name  # of any input
-                found[of, ast.unparse(keyword)].append(keyword)
+                found[name, ast.unparse(keyword)].append(keyword)
     for (_, was), group in found.items():
         flipped = _flipped(group[0].value)
         if flipped is None:
@@ -149,6 +150,16 @@ def _layouts(tree: ast.Module) -> Iterator[_Change]:
                     yield ast.unparse(node), ast.unparse(dense), {node: dense}
 
 
+def _gradients(tree: ast.Module) -> Iterator[_Change]:
+    """All inputs without a gradient."""
+    keywords = [key for call, _ in _calls(tree) for key in call.keywords if ast.unparse(key) == "requires_grad=True"]
+    calls = [call for call, _ in _calls(tree) if ast.unparse(call).endswith(".requires_grad_()")]
+    edit: dict[ast.AST, Replacement] = dict.fromkeys(keywords, ())
+    edit |= {call: call.func.value for call in calls if isinstance(call.func, ast.Attribute)}
+    if edit:
+        yield "requires_grad=True" if keywords else ".requires_grad_()", "", edit
+
+
 def _settings(tree: ast.Module) -> Iterator[_Change]:
     """What the program sets in torch: a flag with the other value; any other setting, context or decorator left out."""
     for node in ast.walk(tree):
@@ -184,5 +195,6 @@ _KINDS: tuple[tuple[str, Callable[[ast.Module], Iterator[_Change]]], ...] = (
     ("value", _values),
     ("size", _sizes),
     ("layout", _layouts),
+    ("gradient", _gradients),
     ("setting", _settings),
 )

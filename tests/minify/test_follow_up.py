@@ -49,6 +49,8 @@ def test_the_values_and_the_options_that_matter_are_told(tmp_path: Path) -> None
     with a_search(tmp_path) as search:
         result = with_follow_up(search, tmp_path, RESULT)
         none = with_follow_up(replace(search, budget=SearchBudget(0.0)), tmp_path, RESULT)
+        passing = replace(RESULT, text=REPRO.replace("out.dim() == 2", "out.dim() == 3"))
+        assert with_follow_up(search, tmp_path, passing) == passing  # of a failure that forks do not show
         hang = replace(RESULT, failure=Signature("hang", "timeout", "did not end in time"))
         assert with_follow_up(search, tmp_path, hang) is hang
     rows = tuple(ValueRow(f"[0, {column}]", "3", "4") for column in range(2))
@@ -56,8 +58,8 @@ def test_the_values_and_the_options_that_matter_are_told(tmp_path: Path) -> None
     assert result.compared == ComparedDocument(compiled, rows, 2, 2)
     assert result.neighbours == (
         NeighbourDocument("argument", "keepdim=True", "keepdim=False", "pass"),
-        NeighbourDocument("argument", "requires_grad=True", "requires_grad=False", "same"),
         NeighbourDocument("argument", "fullgraph=True", "fullgraph=False", "same"),
+        NeighbourDocument("gradient", "requires_grad=True", "", "same"),
     )
     assert (none.compared, none.neighbours) == (None, ())
     assert any("not all neighbours" in note for note in none.notes)

@@ -19,10 +19,10 @@ from minifier.source.neighbours import neighbours
             "y = torch.ones(2, requires_grad=True) + torch.rand(2, requires_grad=True)",
             [
                 (
-                    "argument",
+                    "gradient",
                     "requires_grad=True",
-                    "requires_grad=False",
-                    "y = torch.ones(2, requires_grad=False) + torch.rand(2, requires_grad=False)",
+                    "",
+                    "y = torch.ones(2) + torch.rand(2)",
                 )
             ],
         ),
@@ -37,6 +37,7 @@ from minifier.source.neighbours import neighbours
                 )
             ],
         ),
+        ("y = torch.ones(2).requires_grad_()", [("gradient", ".requires_grad_()", "", "y = torch.ones(2)")]),
         ("y = x.half()", [("dtype", ".half()", ".float()", "y = x.float()")]),
         ("y = torch.full((2,), float('nan'))", [("value", "nan", "1.0", "y = torch.full((2,), 1.0)")]),
         ("y = -torch.inf", [("value", "inf", "1.0", "y = -1.0")]),
