@@ -99,7 +99,9 @@ class _FollowUp:
             if not run(_UNCOMPILED).passed:
                 continue
             ended = run(AS_WRITTEN)
-            if ended.invalid is None:
+            if (
+                ended.invalid is None and not ended.is_hang
+            ):  # it is short of memory, or of time: its limit is a short one
                 self.tried.append(NeighbourDocument(each.kind, each.was, each.now, self._status(ended)))
         return self.tried
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
+from dynadiag.minify import follow_up
 from dynadiag.minify.follow_up import with_follow_up
 from dynadiag.minify.minify_result import ComparedDocument, MinifyResult, NeighbourDocument, ValueRow
 from dynadiag.minify.minimizer import HOOKS
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
@@ -78,3 +83,27 @@ def test_the_side_that_differs_from_the_uncompiled_run_is_the_compiled_one(tmp_p
     assert result.compared.what.startswith("torch.compile(")
     assert result.compared.rows == (ValueRow("", "1", "2"),)
     assert random.compared is None  # both sides are others in each run
+
+
+@pytest.mark.parametrize(
+    ("ended", "tried"),
+    [
+        (Outcome(Signature("hang", "timeout", "did not end in time")), ()),
+        (Outcome(invalid="out of memory"), ()),
+        (Outcome(Signature("exception", "ValueError", "no", cause="ValueError")), ("different",)),
+    ],
+)
+def test_a_neighbour_that_ran_short_of_time_or_memory_says_nothing(
+    ended: Outcome, tried: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = Signature("exception", "AssertionError", "", cause="AssertionError")
+    texts = {REPRO.replace("keepdim=True", "keepdim=False"): ended, REPRO: Outcome(failed)}
+
+    def runs(_: object, text: str, label: str) -> Callable[[Plan], Outcome]:
+        found = next((texts[each] for each in texts if ast.dump(ast.parse(each)) == ast.dump(ast.parse(text))), None)
+        return lambda plan: Outcome(failed) if found is None else found if plan is AS_WRITTEN else Outcome()
+
+    monkeypatch.setattr(follow_up._FollowUp, "_runs", runs)
+    search = TrialSearch(MagicMock(has_forks=True), MagicMock())
+    result = with_follow_up(search, tmp_path, RESULT)
+    assert tuple(each.status for each in result.neighbours) == tried
