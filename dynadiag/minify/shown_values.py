@@ -6,7 +6,7 @@ It runs beside torch, in a program of which the repro's assertion is about to fa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from dynadiag.trial.context import TRIAL
 __all__ = ["show_values"]
 
 _MAX_SHOWN = 4  # places: a reader looks at one or two
+_MAX_PLAIN = 8  # values of a list that are shown together
 _MAX_TEXT = 80  # characters of a value that is no number
 
 
@@ -30,15 +31,19 @@ def show_values(left: Any, right: Any) -> None:
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """The parts of lists, tuples and dicts, with their places."""
+    """The parts of lists, tuples and dicts, with their places; a few plain values are shown as one."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield from _leaves(part, f"{place}[{key!r}]")
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) and not _is_plain(value):
         for index, part in enumerate(value):
             yield from _leaves(part, f"{place}[{index}]")
     else:
         yield place, value
+
+
+def _is_plain(value: Sequence[Any]) -> bool:
+    return len(value) <= _MAX_PLAIN and not any(isinstance(part, torch.Tensor | list | tuple | dict) for part in value)
 
 
 def _digest(value: Any) -> str:
@@ -55,7 +60,7 @@ def _digest(value: Any) -> str:
 def _compared(place: str, left: Any, right: Any) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
     """The rows of two parts, and how many elements differ of how many."""
     if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
-        same = type(left) is type(right) and (left == right or left != left)  # NaN
+        same = left == right or (left != left and right != right)  # NaN
         return ((place, *_texts(left, right)),) if not same else (), 0, 0
     for form in ("dtype", "shape"):
         if (one := getattr(left, form)) != (other := getattr(right, form)):

@@ -74,9 +74,17 @@ class TriagedCase:
 
 def lines_at_fault(found: BisectDocument) -> tuple[str, ...]:
     """The lines of the program that its culprits come from, with their files' names. A frame is a whole function."""
-    places = [(each.file, each.line) for each in found.culprits if each.kind not in _OF_THE_PROGRAM]
-    read = ((file, line, linecache.getline(file, line).strip()) for file, line in places if file and line)
-    return tuple(dict.fromkeys(f"{Path(file).name}:{line}: {code}" for file, line, code in read if code))
+    return tuple(dict.fromkeys(filter(None, map(_line_at_fault, found.culprits))))
+
+
+def _line_at_fault(culprit: CulpritDocument) -> str:
+    if culprit.file is None or culprit.line is None or culprit.kind == "graph":
+        return ""
+    place = f"{Path(culprit.file).name}:{culprit.line}"
+    if culprit.kind == "frame":
+        return f"the function {culprit.name} at {place}"
+    code = linecache.getline(culprit.file, culprit.line).strip()
+    return f"{place}: {code}" if code else ""
 
 
 def failure_of(case: TriagedCase) -> FailureDocument | None:

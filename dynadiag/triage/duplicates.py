@@ -52,7 +52,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 # Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
 _LABELS = 'label:"oncall: pt2","module: inductor"'
-_PLAIN_WORD = re.compile("[a-z]+")
+_PLAIN_WORD = re.compile("[A-Za-z]+_?")
 
 
 def search_link(case: TriagedCase) -> Iterator[str]:

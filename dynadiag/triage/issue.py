@@ -215,10 +215,9 @@ def _compared(case: TriagedCase) -> Iterator[str]:
     made = case.minify.compared if case.minify is not None and has_proved_repro(case) else None
     if made is None:
         return
-    how_many = f": {made.apart} of {made.total} elements differ" if made.total else ""
-    most = ", these most" if made.apart > len(made.rows) else ""
+    most = ", where they differ most" if made.apart > len(made.rows) else ""
     of = inline_code(_in_short(made.what))
-    yield f"What {of} gives in the repro below, uncompiled and compiled{how_many}{most}."
+    yield f"What {of} gives in the repro below, uncompiled and compiled{most}:"
     rows = [[cell(row.where) if row.where else "", cell(row.uncompiled), cell(row.compiled)] for row in made.rows]
     yield _table(["where", "uncompiled", "compiled"], rows)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dynadiag.bisection.document import FailureDocument
 from dynadiag.explanation.formatting import first_line
-from dynadiag.minify.minify_result import MinifyDocument, NeighbourDocument
+from dynadiag.minify.minify_result import ComparedDocument, MinifyDocument, NeighbourDocument
 from dynadiag.minify.repro_header import strip_directories, without_tolerance
 from dynadiag.render.markdown import inline_code
 from dynadiag.triage.case import (
@@ -61,12 +61,16 @@ def title(case: TriagedCase) -> str:
         device = "CUDA" if "cuda" in case.repro else "CPU"
         does = f"{functions}{_conditions(made)} {_does(case, made, failure)}"
         return f"# {does} under torch.compile ({rung}, {device})"
+    at = f" with backend {inline_code(rung)}" if rung else ""
+    if made is not None and has_proved_repro(case):
+        conditions = _conditions(made)
+        at += f",{conditions}" if conditions else ""
+        if made.level == "source" and made.compared is not None and (values := _values(made.compared)):
+            return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
     type_, message = error_of(failure, case)
     said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
-    at = f" with backend {inline_code(rung)}" if rung else ""
     named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in parts_of_torch(case)[:1])
-    when = _conditions(made) if made is not None and has_proved_repro(case) else ""
-    return f"# torch.compile{at}{',' * bool(when)}{when}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
+    return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
 
 
 def _in_short(message: str) -> str:
@@ -75,9 +79,10 @@ def _in_short(message: str) -> str:
 
 def _functions(case: TriagedCase, made: MinifyDocument) -> str:
     """The functions of torch in the failing graph, the last one first; empty where another one may be at fault, or what
-    the program replaces in torch.
+    the program registers or replaces in torch.
     """
-    if not has_proved_repro(case) or made.level != "graph" or changes_of_torch(case.repro):
+    own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
+    if not has_proved_repro(case) or made.level != "graph" or own:
         return ""
     tree = ast.parse(case.repro)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == _FUNCTION]
@@ -135,11 +140,18 @@ def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> 
     if found:
         kind = raised.rpartition(" ")[2]
         return f"does not raise {inline_code(_in_short(f'{kind}: {said}'))}"
-    rows = made.compared.rows if made.compared is not None else ()
-    pairs = {(row.uncompiled, row.compiled) for row in rows}
-    if type_ == "wrong result" and len(pairs) == 1:
-        of = next((f"{form[1:]} " for form in _FORMS if rows[0].where.endswith(form)), "")
-        of = "the gradient " if message.startswith("gradient: ") else of
-        right, wrong = pairs.pop()
-        return f"gives {of}{inline_code(wrong)} instead of {inline_code(right)}"
-    return ending(replace(failure, where=None), type_, _in_short(message))
+    if type_ == "wrong result" and made.compared is not None:
+        values = _values(made.compared, "the gradient " * message.startswith("gradient: "))
+    else:
+        values = ""
+    return values or ending(replace(failure, where=None), type_, _in_short(message))
+
+
+def _values(compared: ComparedDocument, of: str = "") -> str:
+    """Both values in a verb; empty if other places have others."""
+    pairs = {(row.uncompiled, row.compiled) for row in compared.rows}
+    if len(pairs) != 1:
+        return ""
+    right, wrong = pairs.pop()
+    of = next((f"{form[1:]} " for form in _FORMS if compared.rows[0].where.endswith(form)), of)
+    return f"gives {of}{inline_code(wrong)} instead of {inline_code(right)}"

@@ -703,6 +703,7 @@ def test_a_title_names_the_function_what_it_needs_and_both_values(
         (GRAPH_OF_MORE, {"bisected": (ReproCulpritDocument("fusion", "nanmean+add", None),)}),
         (GRAPH_OF_ONE, {"level": "source"}),  # a statement that only makes a graph
         (GRAPH_OF_ONE, {"proved": False}),
+        (GRAPH_OF_ONE, {"bisected": (ReproCulpritDocument("operator", "tiny.route.default", None),)}),  # the program's
         (f"{GRAPH_OF_ONE}torch._inductor.lowering.relu = print\n", {}),  # no fault of torch
     ],
 )
@@ -713,14 +714,20 @@ def test_a_title_names_no_function_that_may_not_be_at_fault(repro: str, values: 
     assert ("with `keepdim=True`" in first) is ("proved" not in values)
 
 
+def test_a_title_of_reduced_source_has_what_is_compared_and_both_values() -> None:
+    case = a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), level="source")
+    first = issue_text(case).splitlines()[0]
+    assert first == (
+        "# torch.compile with backend `inductor`, with `keepdim=True`: `torch.compile(f)(x)` gives `0` instead of `nan`"
+    )
+
+
 def test_both_values_and_the_options_that_matter_are_tables() -> None:
     text = issue_text(
         a_wrong_graph(GRAPH_OF_ONE, compared=replace(ONE_ROW, apart=3, total=9), neighbours=(KEEPS, HALF))
     )
-    assert (
-        "What `torch.compile(f)(x)` gives in the repro below, uncompiled and compiled: 3 of 9 elements differ, these"
-        in text
-    )
+    said = "What `torch.compile(f)(x)` gives in the repro below, uncompiled and compiled, where they differ most:\n"
+    assert said in text
     assert "| where | uncompiled | compiled |\n| --- | --- | --- |\n|  | `nan` | `0` |\n" in text
     assert "| `keepdim=True` | `keepdim=False` | passes |\n| `torch.float16` | `torch.float32` | fails |\n" in text
     unproved = issue_text(a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), proved=False))
@@ -751,7 +758,8 @@ def test_the_lines_of_the_program_stand_beside_a_graph_that_nobody_writes(tmp_pa
     culprit = msgspec.structs.replace(case.bisect.culprits[0], file=str(file), line=2)
     frame = msgspec.structs.replace(culprit, kind="frame", line=1)
     found = replace(case.bisect, culprits=(culprit, culprit, frame))
-    assert lines_at_fault(found) == ("train.py:2: y = x.relu()",)
+    assert lines_at_fault(found) == ("train.py:2: y = x.relu()", "the function relu at train.py:1")
+    found = replace(case.bisect, culprits=(culprit, culprit))
     assert lines_at_fault(case.bisect) == ()  # a file that is not there
     text = issue_text(replace(case, own_lines=lines_at_fault(found)))
     assert " In the program it is `train.py:2: y = x.relu()`.\n" in text
@@ -765,7 +773,9 @@ def test_a_tolerance_stands_in_the_repro_alone() -> None:
     assert "`output 0 differs in 1 of 1 elements; by float64`" in text
 
 
-@pytest.mark.parametrize(("name", "words"), [("relu", "in%3Atitle+relu"), ("max_pool2d", "max_pool2d")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("relu", "in%3Atitle+relu"), ("add_", "in%3Atitle+add_"), ("max_pool2d", "max_pool2d")]
+)
 def test_a_wrong_result_is_searched_for_by_its_labels_and_a_plain_word_in_titles(name: str, words: str) -> None:
     case = a_wrong_graph(f"import torch\ntorch.{name}()\n")
     assert case.minify is not None
