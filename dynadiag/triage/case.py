@@ -33,6 +33,7 @@ __all__ = [
     "rung_of",
     "symptom_of",
     "whole_words",
+    "without_comments",
 ]
 
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
@@ -200,6 +201,11 @@ def ending(failure: FailureDocument, type_: str, message: str) -> str:
         return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
     where = f" in {inline_code(failure.where)}" if failure.where else _IN_PROGRAM * raises_itself(failure)
     return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
+
+
+def without_comments(program: str) -> str:
+    """A program without the lines of its header, which quote what torch said and what bisecting found."""
+    return "\n".join(line for line in program.splitlines() if not line.startswith("#"))
 
 
 def operator_name(name: str) -> str:

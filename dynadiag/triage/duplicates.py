@@ -17,6 +17,7 @@ from dynadiag.triage.case import (
     operator_name,
     parts_of_torch,
     raises_itself,
+    without_comments,
 )
 from dynadiag.trial.outcome import NOT_RAISED
 
@@ -94,8 +95,7 @@ def _names_at_fault(case: TriagedCase) -> list[str]:
     """The operators and passes at fault. A custom operator is the program's, and a node that no line of it names may be
     one of a decomposition (`amax` of a softmax) or a constant.
     """
-    lines = (case.repro if has_proved_repro(case) else case.program).splitlines()
-    text = "\n".join(line for line in lines if not line.startswith("#"))  # its header names what bisecting found
+    text = without_comments(case.repro if has_proved_repro(case) else case.program)
     parts = [part for part in parts_of_torch(case) if part.kind != "operator" and not part.name.startswith("_")]
     named = [(part, operator_name(part.name)) for part in parts]
     return [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]

@@ -26,6 +26,7 @@ from dynadiag.triage.case import (
     parts_of_torch,
     rung_of,
     whole_words,
+    without_comments,
 )
 from dynadiag.triage.changes_of_torch import changes_of_torch
 from dynadiag.trial.outcome import NOT_RAISED
@@ -58,7 +59,7 @@ def title(case: TriagedCase) -> str:
         return f"# torch.compile{': no failure' if passes else ''}"
     made, rung = case.minify, rung_of(case)
     if made is not None and failure is failure_of_call(case) and (functions := _functions(case, made)):
-        device = "CUDA" if "cuda" in case.repro else "CPU"
+        device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
         does = f"{functions}{_conditions(made)} {_does(case, made, failure)}"
         return f"# {does} under torch.compile ({rung}, {device})"
     at = f" with backend {inline_code(rung)}" if rung else ""
@@ -89,8 +90,8 @@ def _functions(case: TriagedCase, made: MinifyDocument) -> str:
     operations = [name for node in found for name in _operations(node)]
     if len(operations) > _MAX_OPERATIONS:
         at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
-        operations = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
-        operations = operations if len(operations) == 1 else []
+        named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
+        operations = named if len(named) == len(at_fault) == 1 else []
     return " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
 
 
@@ -111,6 +112,8 @@ def _operations(function: ast.AST) -> Iterator[str]:
             yield type(op).__name__.lower()
         case ast.Compare(ops=[op, *_]):
             yield type(op).__name__.lower()
+        case ast.UnaryOp(operand=operand) if not isinstance(operand, ast.Constant):
+            yield "negation"
         case ast.Subscript(slice=index) if not isinstance(index, ast.Constant):  # else one of several results
             yield "indexing"
 

@@ -12,9 +12,8 @@ from minifier.source.trees import Edit, Replacement, apply_edit, expression, ren
 __all__ = ["Neighbour", "neighbours"]
 
 _MAX_TEXT = 120  # characters of an option that is told
-_KEPT = frozenset(
-    ("backend", "device", "generator", "dtype", "requires_grad")
-)  # keywords: other rungs, machines, numbers, or a dtype
+# Keywords that stay: they are other rungs, machines and numbers, or have a kind of their own.
+_KEPT = frozenset(("backend", "device", "dtype", "generator", "requires_grad"))
 _TESTING = "torch.testing."
 _DTYPES = {
     **dict.fromkeys(("float16", "half", "bfloat16", "float64", "double", "complex64", "complex128"), "float32"),
@@ -23,7 +22,7 @@ _DTYPES = {
 _CASTS = {"half": "float", "bfloat16": "float", "double": "float"}  # methods of tensors and modules
 _SPECIAL = frozenset(("nan", "inf"))
 # Methods whose result is not contiguous.
-_STRIDED = frozenset(("as_strided", "expand", "expand_as", "movedim", "mT", "permute", "t", "transpose"))
+_STRIDED = frozenset(("as_strided", "expand", "expand_as", "movedim", "permute", "t", "transpose"))
 _MAKING = frozenset(("empty", "ones", "zeros", "full", "rand", "randn"))  # functions of torch: sizes come first
 _LARGER = 2  # in the place of a size of 0: of one element most operations return it
 
@@ -46,7 +45,7 @@ _Change = tuple[str, str, Edit]
 
 
 def neighbours(text: str) -> Iterator[Neighbour]:
-    """The neighbours of a program: arguments of calls first, then dtypes, values, sizes, and what it sets in torch.
+    """The neighbours of a program: arguments of calls first, then what tensors are, then what it sets in torch.
 
     An option that stands at several places is changed at all of them. Nothing says that a neighbour runs.
     """
@@ -92,8 +91,8 @@ def _flags(tree: ast.Module) -> Iterator[_Change]:
 
 
 def _flipped(node: ast.expr) -> ast.Constant | None:
-    is_flag = isinstance(node, ast.Constant) and isinstance(node.value, bool)
-    return ast.Constant(not node.value) if is_flag and isinstance(node, ast.Constant) else None
+    """The other value of a flag; None if it is none."""
+    return ast.Constant(not node.value) if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
 
 
 def _dtypes(tree: ast.Module) -> Iterator[_Change]:

@@ -701,6 +701,7 @@ def test_a_title_names_the_function_what_it_needs_and_both_values(
     [
         (GRAPH_OF_MORE, {}),  # `+` or `abs` may be at fault
         (GRAPH_OF_MORE, {"bisected": (ReproCulpritDocument("fusion", "nanmean+add", None),)}),
+        (GRAPH_OF_MORE, {"bisected": tuple(ReproCulpritDocument("lowering", name, None) for name in ("nanmean", "x"))}),
         (GRAPH_OF_ONE, {"level": "source"}),  # a statement that only makes a graph
         (GRAPH_OF_ONE, {"proved": False}),
         (GRAPH_OF_ONE, {"bisected": (ReproCulpritDocument("operator", "tiny.route.default", None),)}),  # the program's
@@ -720,6 +721,11 @@ def test_a_title_of_reduced_source_has_what_is_compared_and_both_values() -> Non
     assert first == (
         "# torch.compile with backend `inductor`, with `keepdim=True`: `torch.compile(f)(x)` gives `0` instead of `nan`"
     )
+
+
+def test_a_device_that_only_a_message_names_is_not_the_repros() -> None:
+    for line, device in (("# no kernel for cuda\n", "CPU"), ("y = x.cuda()\n", "CUDA")):
+        assert f"(inductor, {device})\n" in issue_text(a_wrong_graph(f"{line}{GRAPH_OF_ONE}"))
 
 
 def test_both_values_and_the_options_that_matter_are_tables() -> None:
