@@ -331,7 +331,7 @@ def _tried(case: TriagedCase) -> Iterator[str]:
     found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
     told = (*told, *itertools.chain(*_notes_on_culprits(case)))
     notes = [text for text in found if text not in told]
-    yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
+    yield from (f"- note: {inline_code(strip_directories(without_tolerance(text)))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):
         repro = f"With the repro as {inline_code(case.repro_name)}"

@@ -772,9 +772,8 @@ def test_the_lines_of_the_program_stand_beside_a_graph_that_nobody_writes(tmp_pa
 
 
 def test_a_tolerance_stands_in_the_repro_alone() -> None:
-    text = issue_text(
-        a_wrong_graph(GRAPH_OF_ONE, "output 0 differs in 1 of 1 elements (rtol 1e-06, atol 0); by float64")
-    )
+    told = "output 0 differs in 1 of 1 elements (rtol 1e-06, atol 0); by float64"
+    text = issue_text(a_wrong_graph(GRAPH_OF_ONE, told, notes=(f"with --accuracy: f: {told}",)))
     assert "rtol" not in text
     assert "`output 0 differs in 1 of 1 elements; by float64`" in text
 
