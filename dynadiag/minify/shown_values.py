@@ -6,7 +6,9 @@ It runs beside torch, in a program of which the repro's assertion is about to fa
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,13 +23,25 @@ _MAX_PLAIN = 8  # values of a list that are shown together
 _MAX_TEXT = 80  # characters of a value that is no number
 
 
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What of two parts differs: places with both values, and how many elements of how many. ``size`` is the largest
+    distance, of numbers as a comparison with equal tolerances sees it.
+    """
+
+    rows: tuple[tuple[str, str, str], ...] = ()
+    apart: int = 0
+    total: int = 0
+    size: float = math.inf
+
+
 def show_values(left: Any, right: Any) -> None:
-    """Report both values to the search."""
+    """Report both values to the search, by the part that differs most: others may differ by rounding."""
     digests = _digest(left), _digest(right)
     pairs = zip(_leaves(left), _leaves(right), strict=False)
-    found = (_compared(place, a, b) for (place, a), (_, b) in pairs)
-    rows, apart, total = next((each for each in found if each[0]), ((), 0, 0))
-    TRIAL.send(ValuesCompared(digests, rows, apart, total))
+    differing = [found for (place, a), (_, b) in pairs if (found := _compared(place, a, b)).rows]
+    most = max(differing, key=lambda found: found.size, default=_Difference())
+    TRIAL.send(ValuesCompared(digests, most.rows, most.apart, most.total))
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -57,29 +71,34 @@ def _digest(value: Any) -> str:
     return digest.hexdigest()
 
 
-def _compared(place: str, left: Any, right: Any) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
-    """The rows of two parts, and how many elements differ of how many."""
+def _compared(place: str, left: Any, right: Any) -> _Difference:
     if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
         same = left == right or (left != left and right != right)  # NaN
-        return ((place, *_texts(left, right)),) if not same else (), 0, 0
+        return _Difference(((place, *_texts(left, right)),) if not same else ())
     for form in ("dtype", "shape"):
         if (one := getattr(left, form)) != (other := getattr(right, form)):
-            return ((f"{place}.{form}", *_texts(one, other)),), 0, 0
+            return _Difference(((f"{place}.{form}", *_texts(one, other)),))
     # Copies: compiled code may return a tensor that its storage does not hold, of which no part can be taken.
     left, right = (each.detach().cpu().clone(memory_format=torch.contiguous_format) for each in (left, right))
+    return _compared_elements(place, left, right)
+
+
+def _compared_elements(place: str, left: torch.Tensor, right: torch.Tensor) -> _Difference:
     differing = ~torch.isclose(left, right, 0, 0, equal_nan=True)
-    distance = _distance(left, right).where(differing, torch.tensor(-1.0, dtype=torch.float64))
+    distance = _distance(left, right).where(differing, torch.tensor(-1.0, dtype=torch.float64)).reshape(-1)
     count = int(differing.sum())
-    largest = distance.reshape(-1).topk(min(count, _MAX_SHOWN)).indices.sort().values.tolist()
-    where = [tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), left.shape)) for flat in largest]
+    largest = distance.topk(min(count, _MAX_SHOWN)).indices.sort().values
+    where = [tuple(int(i) for i in torch.unravel_index(flat, left.shape)) for flat in largest]
     elements = ((f"{place}{list(at) if at else ''}", left[at].item(), right[at].item()) for at in where)
     rows = tuple((name, *_texts(one, other)) for name, one, other in elements)
-    return rows, count, left.numel()
+    return _Difference(rows, count, left.numel(), float(distance.max()) if count else 0.0)
 
 
 def _distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The distance of two tensors, relative where numbers are large; infinite where only one is NaN."""
     wide = torch.complex128 if left.is_complex() else torch.float64
-    return (left.to(wide) - right.to(wide)).abs().nan_to_num(nan=torch.inf)
+    left, right = left.to(wide), right.to(wide)
+    return ((left - right).abs() / (1 + right.abs())).nan_to_num(nan=torch.inf)
 
 
 def _texts(left: Any, right: Any) -> tuple[str, str]:

@@ -64,6 +64,13 @@ def test_of_many_elements_those_are_shown_that_differ_most(monkeypatch: pytest.M
     assert event.apart > 50
 
 
+def test_a_part_that_differs_by_rounding_does_not_hide_the_one_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, large = torch.full((2,), 1.0), torch.full((2,), 1e6)
+    for wrong in (torch.full((2,), 0.5), torch.tensor([1.0, NAN]), one.double()):
+        event = reported(monkeypatch, [one + 1e-6, large + 1, wrong], [one, large, one])
+        assert event.rows[0][0].startswith("[2]")
+
+
 def test_the_same_values_have_the_same_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     one = reported(monkeypatch, [torch.ones(2).bfloat16(), 1], [torch.ones(2).bfloat16(), True])
     assert one.digests[0] != one.digests[1]
