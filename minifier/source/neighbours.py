@@ -12,8 +12,9 @@ from minifier.source.trees import Edit, Replacement, apply_edit, expression, ren
 __all__ = ["Neighbour", "neighbours"]
 
 _MAX_TEXT = 120  # characters of an option that is told
-# Keywords that stay: they are other rungs, machines and numbers, or have a kind of their own.
-_KEPT = frozenset(("backend", "device", "dtype", "generator", "requires_grad"))
+# Keywords that stay: they are other rungs, machines and numbers, or have a kind of their own. A graph names the layout
+# of each tensor that it makes.
+_KEPT = frozenset(("backend", "device", "dtype", "generator", "layout", "requires_grad"))
 _TESTING = "torch.testing."
 _DTYPES = {
     **dict.fromkeys(("float16", "half", "bfloat16", "float64", "double", "complex64", "complex128"), "float32"),

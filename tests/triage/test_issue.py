@@ -339,8 +339,8 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
         assert f"+{operator}+lowering.py+" in issue_text(named)
     minify = replace(of_source.minify, bisected=(ReproCulpritDocument("operator", "tiny.route.default", None),))
     assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
-    for name in ("_low_memory_max_pool", "full_default_1"):
-        minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
+    for kind, name in (("lowering", "_low_memory_max_pool"), ("lowering", "full_default_1"), ("fusion", "a+slice_1")):
+        minify = replace(of_source.minify, bisected=(ReproCulpritDocument(kind, name, None),))
         assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
     assert "https://" not in issue_text(a_case(redacted=True))
 

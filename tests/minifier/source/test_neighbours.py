@@ -77,6 +77,7 @@ from minifier.source.neighbours import neighbours
         ("@torch.a\n@torch.compile(backend='eager')\ndef g():\n    return x", [("setting", "@torch.a", "", None)]),
         # what says nothing: other rungs, other numbers, how results are compared, and the program's own functions
         ("y = torch.compile(x, backend='eager')(torch.rand(2, generator=g))", []),
+        ("y = torch.ops.aten.zeros.default([2], layout=torch.strided)", []),
         ("torch.testing.assert_close(x, x, equal_nan=True)", []),
         ("class A:\n    pass\nA.f(deep=True)\nf(deep=True)", []),
         ("y = x + 0", []),
