@@ -36,7 +36,8 @@ from dynadiag.minify.minify_result import MinifyResult, minify_document, result_
 from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import encode
-from dynadiag.triage.issue import TriagedCase, environment_or_versions, issue_text
+from dynadiag.triage.case import TriagedCase
+from dynadiag.triage.issue import environment_or_versions, issue_text
 from dynadiag.trial.program import Program
 
 
@@ -63,7 +64,16 @@ def run(args: argparse.Namespace) -> int:
         releases = _prepare_releases(program, args, recording, progress) if asks_for_releases else None
         log = new_trial_log("minify", program, options, recording)
         try:
-            result = reduce_to_repro(program, options, log, progress, output, source=args.source, releases=releases)
+            result = reduce_to_repro(
+                program,
+                options,
+                log,
+                progress,
+                output,
+                source=args.source,
+                follow_up=args.issue is not None,
+                releases=releases,
+            )
         except KeyboardInterrupt as interrupt:
             return _interrupted(interrupt, output, recording, progress, args)
     if args.issue is not None and result.text:
@@ -109,16 +119,18 @@ def reduce_to_repro(
     output: Path,
     *,
     source: bool = False,
+    follow_up: bool = False,
     releases: Callable[[MinifyResult], MinifyResult] | None = None,
 ) -> MinifyResult:
     """Minify, write the repro, and complete the recording of the search.
 
-    ``releases`` adds to a proved and written repro since which release of torch it fails.
+    ``follow_up`` answers what an issue tells besides. ``releases`` adds to a proved and written repro since which
+    release of torch it fails.
     Raises `DynadiagError` if the target is not a program, and `KeyboardInterrupt` after Ctrl-C (`Interrupted` if there
     is a result to keep). The recording then has the trials so far.
     """
     with trial_search(program, options, log, progress, HOOKS) as search:
-        result = minify(search, MinifyRequest(options.of_bisection, output, source))
+        result = minify(search, MinifyRequest(options.of_bisection, output, source, follow_up))
     if releases is None or not result.proved:
         return _complete(result, program, log, output, force=options.force)
     result = save_repro(result, output, force=options.force)

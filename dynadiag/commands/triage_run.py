@@ -27,8 +27,9 @@ from dynadiag.minify.minify_result import MinifyResult, minify_document, result_
 from dynadiag.minify.minimizer import HOOKS, RECORD, Interrupted
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.printer import Printer
+from dynadiag.triage.case import TriagedCase, lines_at_fault
 from dynadiag.triage.document import LEFT_OUT, PartDocument, TriageDocument, redacted_bisect, redacted_minify
-from dynadiag.triage.issue import TriagedCase, describe_environment, issue_text, short_environment
+from dynadiag.triage.issue import describe_environment, issue_text, short_environment
 from dynadiag.trial.program import Program, TargetError
 
 _ISSUE, _JSON, _REPORT = "issue.md", "triage.json", "report.html"
@@ -209,7 +210,7 @@ class TriageRun:
             options = replace(options, resume=self.kept / _BISECT)  # the first runs are the same
         log = new_trial_log("minify", self.program, options, self.kept / _MINIFY)
         try:
-            self.minified = reduce_to_repro(self.program, options, log, self.progress, output)
+            self.minified = reduce_to_repro(self.program, options, log, self.progress, output, follow_up=True)
         except Interrupted as interrupt:
             self.minified = save_repro(interrupt.result, output, force=False)
             raise
@@ -280,6 +281,7 @@ class TriageRun:
             repro=self.minified.text if self.minified and not redact else "",
             repro_name=_REPRO,
             program="" if redact else program_text(self.program),
+            own_lines=lines_at_fault(shown.bisect) if shown.bisect and not redact else (),
             output="" if redact else _end_of(self.kept / _OUTPUT),
             repro_output=self.minified.printed if self.minified and not redact else "",
             shown=FailureDocument.of(self.minified.reduced) if self.minified and not redact else None,

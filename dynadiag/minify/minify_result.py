@@ -18,9 +18,12 @@ from dynadiag.trial.signature import Signature
 
 __all__ = [
     "EXIT_CODES",
+    "ComparedDocument",
     "Interrupted",
     "MinifyDocument",
     "MinifyResult",
+    "NeighbourDocument",
+    "ValueRow",
     "culprit_names",
     "minify_document",
     "result_text",
@@ -68,6 +71,41 @@ _VERDICT_HELP = {
 
 
 @dataclass(frozen=True, slots=True)
+class ValueRow:
+    """A place in a result (``[0, 1]``, empty for one value), and what uncompiled and compiled code have there."""
+
+    where: str
+    uncompiled: str
+    compiled: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDocument:
+    """What a repro compares, as its source, where uncompiled and compiled code differ most.
+
+    ``apart`` of ``total`` elements differ in the first tensor that does, 0 of 0 if it is no tensor.
+    """
+
+    what: str
+    rows: tuple[ValueRow, ...]
+    apart: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourDocument:
+    """A repro with one option changed, which passes uncompiled: ``was`` is the option, ``now`` what stood there instead
+    (empty where it was left out). ``kind`` is ``argument``, ``dtype``, ``value``, ``size``, ``layout``,
+    ``gradient`` or ``setting``, ``status`` of the compiled run ``pass``, ``same`` or ``different``.
+    """
+
+    kind: str
+    was: str
+    now: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class MinifyResult:
     """The result of minifying. ``verdict`` is ``reduced``, or the reason why nothing was reduced.
 
@@ -75,7 +113,8 @@ class MinifyResult:
     that is wrong or raises, ``failure`` is that of the call, and ``symptom`` the program's. ``proof`` says in words
     which runs prove the repro. ``missing`` names objects of the program that could not be written. ``bisect_verdict``
     is the bisection of the repro, if it found a culprit below the rung. ``printed`` is the repro's output in a fresh
-    process. ``versions`` is the search over releases of torch with the repro.
+    process. ``versions`` is the search over releases of torch with the repro. ``compared`` and ``neighbours`` are what
+    an issue tells of a proved repro (`follow_up`).
     """
 
     verdict: str
@@ -109,6 +148,8 @@ class MinifyResult:
     side_finds: tuple[str, ...] = ()
     versions: BisectDocument | None = None
     symptom: Signature | None = None
+    compared: ComparedDocument | None = None
+    neighbours: tuple[NeighbourDocument, ...] = ()
 
     @property
     def since(self) -> str | None:
@@ -172,6 +213,8 @@ class MinifyDocument(CommandDocument):
     notes: tuple[str, ...]
     side_finds: tuple[str, ...]
     versions: BisectDocument | None  # `minify --torch` only
+    compared: ComparedDocument | None  # this and the next: for an issue only
+    neighbours: tuple[NeighbourDocument, ...]
 
 
 def minify_document(result: MinifyResult, target: str) -> MinifyDocument:

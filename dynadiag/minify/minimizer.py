@@ -17,6 +17,7 @@ from dynadiag.bisection.ladder import rung_plan
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.explanation.formatting import count
 from dynadiag.minify.failing_call import COMPARISON_FAILURES, FailingCall, find_failing_call
+from dynadiag.minify.follow_up import with_follow_up
 from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.minify.other_failures import look_for_other_failures
 from dynadiag.minify.proof import ReproBisection, ReproTrialLog, prove, with_culprits
@@ -55,11 +56,14 @@ _GRAPH_PREFIX = "graph "  # prefix of the key of a trial of a standalone graph i
 
 @dataclass(frozen=True, slots=True)
 class MinifyRequest:
-    """The user's request. ``output`` is where the repro goes. With ``source`` the source is reduced, never a graph."""
+    """The user's request. ``output`` is where the repro goes. With ``source`` the source is reduced, never a graph.
+    With ``follow_up`` an issue is written, which also tells what the failure depends on.
+    """
 
     options: BisectOptions
     output: Path
     source: bool = False
+    follow_up: bool = False
 
 
 def minify(search: TrialSearch, request: MinifyRequest) -> MinifyResult:
@@ -251,7 +255,10 @@ class _Minimizer:
             bisection = ReproBisection(self.search, program, rows) if result.level == "graph" else None
             try:
                 result = prove(self.search, program, rows, result, rungs, bisection)
-                return with_culprits(result, bisection.run()) if result.proved and bisection is not None else result
+                if result.proved and bisection is not None:
+                    result = with_culprits(result, bisection.run())
+                asked = result.proved and self.request.follow_up
+                return with_follow_up(self.search, Path(folder), result) if asked else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None
 

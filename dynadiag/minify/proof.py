@@ -31,8 +31,9 @@ from dynadiag.trial.plan import AS_WRITTEN, RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
+from dynadiag.trial.signature import Signature
 
-__all__ = ["HANG_LEAST", "ReproBisection", "ReproTrialLog", "prove", "with_culprits"]
+__all__ = ["HANG_LEAST", "ReproBisection", "ReproTrialLog", "matcher_of", "prove", "search_of_repro", "with_culprits"]
 
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
@@ -116,13 +117,9 @@ def _prove(
 ) -> MinifyResult:
     expected = result.reduced or result.failure
     assert expected is not None
-    same = (
-        reproduces
-        if result.level == "graph"
-        else partial(same_failure_of_source, text=result.text, whole_text=result.text)
-    )
+    same = matcher_of(result)
     with _fresh_runner(search, program) as fresh, search.runner.for_program(program) as forks:
-        fresh_search, fork_search = (_search_of(search, runner, rows) for runner in (fresh, forks))
+        fresh_search, fork_search = (search_of_repro(search, runner, rows) for runner in (fresh, forks))
         control = _control(search, program, result) if expected.kind == "hang" else None
         if control is not None and control.passed:
             fresh.limits = replace(fresh.limits, seconds=_seconds_of_hang(search, control.seconds))
@@ -152,7 +149,16 @@ def _prove(
     )
 
 
-def _search_of(search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None) -> TrialSearch:
+def matcher_of(result: MinifyResult) -> Callable[[Signature | None, Signature], bool]:
+    """What decides whether the failure of a trial is that of the repro."""
+    if result.level == "graph":
+        return reproduces
+    return partial(same_failure_of_source, text=result.text, whole_text=result.text)
+
+
+def search_of_repro(
+    search: TrialSearch, runner: Runner, rows: ReproTrialLog, seconds: float | None = None
+) -> TrialSearch:
     """The trials of the repro, within the time of the whole search and within these seconds."""
     return TrialSearch(runner, rows, _repro_reporter(search), budget=search.budget.part(seconds))
 
@@ -201,7 +207,7 @@ def _control(search: TrialSearch, program: Program, result: MinifyResult) -> Out
     file.write_text(text)
     with _fresh_runner(search, Program(str(file))) as runner:
         rows = ReproTrialLog(search.log, text)
-        return _search_of(search, runner, rows).run_fresh(AS_WRITTEN, "for comparison, a compile that passes")
+        return search_of_repro(search, runner, rows).run_fresh(AS_WRITTEN, "for comparison, a compile that passes")
 
 
 def _seconds_of_hang(search: TrialSearch, passing: float) -> float:
@@ -282,6 +288,6 @@ def _verdict(search: TrialSearch, program: Program, rows: ReproTrialLog) -> Verd
             return None
         search.on_message("bisecting the repro")
         runner.limits = replace(runner.limits, seconds=min(runner.limits.seconds, _TRIAL_TIMEOUT))
-        repro = replace(_search_of(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
+        repro = replace(search_of_repro(search, runner, rows, _TOTAL_TIMEOUT), repeat=search.repeat)
         verdict = bisect(repro, BisectOptions(repeat=search.repeat, remarks=False))
     return None if verdict.verdict == "stopped" else verdict

@@ -7,7 +7,7 @@ import textwrap
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["add_header_line", "comment", "strip_directories"]
+__all__ = ["add_header_line", "comment", "strip_directories", "without_tolerance"]
 
 _WIDTH = 100
 _MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
@@ -27,6 +27,16 @@ def add_header_line(text: str, line: str) -> str:
     lines = text.splitlines(keepends=True)
     end = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return "".join([*lines[:end], comment(line), *lines[end:]])
+
+
+def without_tolerance(text: str) -> str:
+    """A message on wrong numbers without the tolerance of the search: the repro's own stands in its comparison.
+
+    >>> without_tolerance("output 0 differs in 1 of 2 elements, by up to 3 (rtol 0, atol 0); a float64 run agrees")
+    'output 0 differs in 1 of 2 elements, by up to 3; a float64 run agrees'
+    """
+    before, found, after = text.partition(" (rtol ")
+    return before + after.partition(")")[2] if found else text
 
 
 def strip_directories(text: str) -> str:

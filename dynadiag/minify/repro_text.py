@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from dynadiag.minify.candidate_trials import CompileSettings
-from dynadiag.minify.repro_header import comment
+from dynadiag.minify.repro_header import comment, without_tolerance
 from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.trial.signature import Signature
 
@@ -51,7 +51,7 @@ def header(shown: ReproSpec, lines: Sequence[str]) -> str:
     passing = [rung if rung == "uncompiled" else f"with {rung}" for rung in shown.passing_rungs]
     text = [
         f"{_KINDS.get(signature.kind, signature.kind)} with backend {shown.rung}{where}",
-        f"{error}: {_first_informative_line(message)}",
+        without_tolerance(f"{error}: {_first_informative_line(message)}"),
         f"torch {torch.__version__}, Python {platform.python_version()}, {device}",
         *([f"the program passes {', '.join(passing)}"] if passing else []),
         *lines,

@@ -89,6 +89,8 @@ def redacted_minify(made: MinifyDocument) -> MinifyDocument:
         notes=(),
         side_finds=(),
         versions=None,
+        compared=None,
+        neighbours=(),
     )
 
 

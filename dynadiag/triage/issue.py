@@ -7,75 +7,50 @@ program was run.
 
 from __future__ import annotations
 
-import ast
-import builtins
 import itertools
 import platform
 import re
 import subprocess
 import sys
-import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dynadiag import __version__
 from dynadiag.bisection.bisector import BACKWARD_NOTES
-from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
+from dynadiag.bisection.document import CulpritDocument, FailureDocument
 from dynadiag.bisection.verdict import ENVIRONMENT_OF_RUNG
 from dynadiag.explanation.formatting import count, first_line
 from dynadiag.explanation.registry import installed_torch
-from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
-from dynadiag.minify.repro_header import strip_directories
-from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error
-from dynadiag.render.json_document import ExplainDocument
+from dynadiag.minify.minify_result import MinifyDocument
+from dynadiag.minify.repro_header import strip_directories, without_tolerance
+from dynadiag.recording.torch_text.failures import compared_values
 from dynadiag.render.markdown import cell, escape_commands, fenced, has_commands, inline_code
+from dynadiag.triage.case import (
+    TriagedCase,
+    asserts,
+    culprits_of,
+    ending,
+    error_itself,
+    error_of,
+    failure_of,
+    failure_of_call,
+    has_proved_repro,
+    parts_of_torch,
+    raises_itself,
+    rung_of,
+    symptom_of,
+    whole_words,
+)
 from dynadiag.triage.changes_of_torch import changes_of_torch
-from dynadiag.triage.document import PartDocument
+from dynadiag.triage.duplicates import search_link
+from dynadiag.triage.title import title
 from dynadiag.trial.compiler_log import without_warnings
-from dynadiag.trial.outcome import NOT_RAISED, ROUNDING
+from dynadiag.trial.outcome import ROUNDING
 
-__all__ = ["TriagedCase", "describe_environment", "environment_or_versions", "issue_text", "short_environment"]
+__all__ = ["describe_environment", "environment_or_versions", "issue_text", "short_environment"]
 
 # Lines of an output: the first lead from the program's own line, the last name the failure.
 _FIRST_LINES, _LAST_LINES = 15, 65
-_MAX_TITLE, _MAX_TOLD = 120, 250  # characters of a message: in the title, and in the first sentence
-_GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
-_ASSERTION = "an assertion fails"
-_WORD = re.compile("[A-Za-z]{2}")
-_IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
-_TARGET = "target: "  # Inductor's line on the operator that it lowers
-_SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
-_TOLERANCE = " (rtol "  # where a message on wrong numbers goes into detail
-_ATEN = re.compile(r"aten\.(\w+)\.\w+")
-_NODE_NUMBER = re.compile(r"_\d+$")
-# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
-# with an apostrophe is two for GitHub.
-_MESSAGE_WORDS = re.compile(
-    r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
-)
-_MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
-_SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
-# Calls that any repro may have.
-_SAYS_LITTLE = frozenset(
-    (
-        "__init__",
-        "__call__",
-        "compile",
-        "tolist",
-        "item",
-        "ones",
-        "zeros",
-        "full",
-        "tensor",
-        "arange",
-        "randn",
-        "assert_close",
-        "equal",
-    )
-)
-_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
-_SEARCH = "https://github.com/pytorch/pytorch/issues?q="
-_OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
+_MAX_TOLD = 250  # characters of a message in the first sentence
 _WORDS = {"same": "fails", "pass": "passes", "different": "fails otherwise"}
 _BACKENDS = {
     "eager": '`backend="eager"` (Dynamo alone)',
@@ -85,6 +60,7 @@ _BACKENDS = {
     "triton": "Inductor, which writes Triton code",
     "custom": "the backend of the program",
 }
+_MAX_OWN_LINES = 2
 _MAX_PROGRAM = 20_000  # characters of a program that stands in an issue: GitHub takes 65,536 in all
 _SENTENCES = {
     "found": "Uncompiled it passes.",
@@ -102,44 +78,18 @@ _TIMEOUT = 120.0  # seconds; it took 14 on a busy machine
 _PUBLIC = re.compile(r"(PyTorch version|CUDA used|ROCM used|OS|GCC version|Python version|GPU models)")
 
 
-@dataclass(frozen=True, slots=True)
-class TriagedCase:
-    """What a triage found. A part that was not done is ``None``; ``parts`` says why.
-
-    ``repro`` is the text of the repro, ``repro_name`` its file in the folder, ``program`` the text of the program.
-    ``output`` is what the program printed, ``repro_output`` what the repro printed, ``shown`` how the repro failed.
-    ``command`` is the program for a
-    shell, which only dynadiag can run if it is a function.
-    """
-
-    bisect: BisectDocument | None
-    minify: MinifyDocument | None
-    explain: ExplainDocument | None
-    parts: Sequence[PartDocument]
-    environment: str
-    versions: BisectDocument | None = None
-    repro: str = ""
-    repro_name: str = "repro.py"
-    program: str = ""
-    output: str = ""
-    repro_output: str = ""
-    shown: FailureDocument | None = None
-    command: str = ""
-    is_function: bool = False
-    accuracy: bool = False
-    redacted: bool = False
-
-
 def issue_text(case: TriagedCase) -> str:
     """The issue in Markdown."""
     blocks = [
-        *_title(case),
+        title(case),
         "### 🐛 Describe the bug",
         *_description(case),
+        *_compared(case),
         *_repro(case),
+        *_neighbours(case),
         *_bisection(case),
         *_versions(case),
-        *_search_link(case),
+        *search_link(case),
         "#### What was tried",
         "\n".join(_tried(case)),
         "### Error logs",
@@ -152,111 +102,6 @@ def issue_text(case: TriagedCase) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _failure_of(case: TriagedCase) -> FailureDocument | None:
-    """The failure of the call that was reduced, which says more than an assertion of the program; not where only its
-    memory differs: the program shows what that leads to.
-    """
-    made, own = _failure_of_call(case), _symptom(case) or (case.bisect.failure if case.bisect else None)
-    return own if own is not None and (made is None or _SHARED_MEMORY in made.message) else made
-
-
-def _failure_of_call(case: TriagedCase) -> FailureDocument | None:
-    return case.minify.failure if case.minify else None
-
-
-def _symptom(case: TriagedCase) -> FailureDocument | None:
-    """How the program itself fails, where it does so after the call that was reduced."""
-    return case.minify.symptom if case.minify is not None else None
-
-
-def _rung(case: TriagedCase) -> str | None:
-    """The rung at which the failure of `_failure_of` is seen first: at a lower one another failure may show."""
-    if case.minify is not None and case.minify.failure is not None and case.minify.rung is not None:
-        return case.minify.rung
-    return case.bisect.rung if case.bisect is not None else None
-
-
-def _title(case: TriagedCase) -> list[str]:
-    failure = _failure_of(case)
-    if failure is None:
-        passes = case.bisect is not None and case.bisect.verdict == "passes"
-        return [f"# torch.compile{': no failure' if passes else ''}"]
-    type_, message = _error(failure, case)
-    message = first_line(message).partition(_TOLERANCE)[0]
-    said = type_ if case.redacted or not message else f"{type_}: {strip_directories(message)}"
-    rung = _rung(case)
-    at = f" with backend {inline_code(rung)}" if rung else ""
-    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in _parts_of_torch(case)[:1])
-    return [f"# torch.compile{at}: {inline_code(_whole_words(said, _MAX_TITLE))}{named}"]
-
-
-def _parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:
-    """The culprits whose names a maintainer knows."""
-    return [culprit for culprit in _culprits(case) if culprit.kind not in _OF_THE_PROGRAM]
-
-
-def _culprits(case: TriagedCase) -> Sequence[CulpritDocument | ReproCulpritDocument]:
-    """The culprits in the program, or those in the repro where the program was not bisected."""
-    return (case.bisect.culprits if case.bisect else ()) or (case.minify.bisected if case.minify else ())
-
-
-def _error(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
-    """The type and the message of the error. They are the repro's, which the reader can run, where these say as much as
-    the program's.
-    """
-    type_, message = _error_itself(failure)
-    if case.shown is None or not _has_proved_repro(case) or _asserts(case.shown):
-        wordless = _asserts(failure) and not _WORD.search(failure.message)
-        return type_, (_failed_assertion(case) if wordless else None) or message
-    shown = _error_itself(case.shown)
-    if shown[0] != type_ or not shown[1].partition("\n")[0].strip():  # the reduction may have taken its words
-        return type_, message
-    if type_ != "wrong result":
-        return shown
-    of = "gradient: " if message.startswith("gradient") else "input after the call: " * (" afterwards " in message)
-    return type_, of + shown[1]
-
-
-def _error_itself(failure: FailureDocument) -> tuple[str, str]:
-    """The error without the wrappers that torch puts around it, and an assertion as the wrong result that it is."""
-    type_, message = unwrapped_error(failure.type, failure.message.removeprefix(_GRAPH))
-    if (difference := compared_values(message)) is not None:
-        return "wrong result", difference
-    if failure.kind == "signal":
-        return type_, ""
-    if failure.kind == "exit":
-        code = f"exit code {type_}"
-        return code, failure.message.removeprefix(code).removeprefix(": ")
-    if _asserts(failure):
-        return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
-    return type_.replace("wrong_result", "wrong result"), message
-
-
-def _asserts(failure: FailureDocument) -> bool:
-    """Whether an assertion of the program fails, which does not say what is wrong by how much."""
-    type_, message = unwrapped_error(failure.type, failure.message)
-    return type_ == "AssertionError" and not failure.where and compared_values(message) is None
-
-
-def _raises_itself(failure: FailureDocument) -> bool:
-    """Whether a ``raise`` statement of the program raised the exception."""
-    return (failure.asserted or "").startswith("raise ")
-
-
-def _failed_assertion(case: TriagedCase) -> str | None:
-    """What the proved repro asserts last, which is what fails: an assertion may have no words of its own."""
-    tree = ast.parse(case.repro if _has_proved_repro(case) else "")
-    asserted = [ast.unparse(node.test) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    return f"{_ASSERTION}: {asserted[-1]}" if asserted else None
-
-
-def _whole_words(text: str, most: int) -> str:
-    """The text, cut between two words if it is longer than ``most`` characters."""
-    if len(text) <= most:
-        return text
-    return f"{text[:most].rpartition(' ')[0] or text[:most]} ..."
-
-
 def _description(case: TriagedCase) -> Iterator[str]:
     if case.bisect is None and case.minify is None:
         yield "The program was not bisected: see below."
@@ -264,21 +109,21 @@ def _description(case: TriagedCase) -> Iterator[str]:
     verdict = case.bisect.verdict if case.bisect is not None else "found"
     leading, following = _notes_on_culprits(case)
     rounding = [text for text in following if ROUNDING in text]
-    if rounding and (own := _failure_of(case)) is not None and _asserts(own):
+    if rounding and (own := failure_of(case)) is not None and asserts(own):
         yield "By a float64 run what differs is rounding, and the program's assertion allows none:"
         leading, following = [*rounding, *leading], [text for text in following if text not in rounding]
     yield from (inline_code(strip_directories(text)) for text in leading)
     yield from _not_torchs(case)
     passes = verdict == "passes"
     sentence = _NOT_WRONG if passes and case.accuracy else _SENTENCES[verdict]
-    symptom = _symptom(case)
-    failure = _failure_of_call(case) if symptom is not None else _failure_of(case)
+    symptom = symptom_of(case)
+    failure = failure_of_call(case) if symptom is not None else failure_of(case)
     if failure is None and verdict == "stopped":
         sentence = _NOT_KNOWN
     if symptom is not None and not case.redacted:
         yield _told_symptom(symptom)
     if failure is not None:
-        rung = _rung(case)
+        rung = rung_of(case)
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         subject = "it" if symptom is None else "a compiled call of the program"
@@ -295,21 +140,30 @@ def _not_torchs(case: TriagedCase) -> Iterator[str]:
     """What a maintainer must know first: that the program itself changes torch, or that an operator of its own is at
     fault.
     """
-    changed = changes_of_torch(case.repro if _has_proved_repro(case) else case.program)
+    changed = changes_of_torch(case.repro if has_proved_repro(case) else case.program)
     if changed and not case.redacted:
         named = ", ".join(map(inline_code, changed))
-        yield f"The program replaces parts of torch: {named}. It is no fault of torch if it passes without that."
-    operators = dict.fromkeys(each.name for each in _culprits(case) if each.kind == "operator")
+        yield f"The program replaces parts of torch: {named}. {_without_changes(case, changed)}"
+    operators = dict.fromkeys(each.name for each in culprits_of(case) if each.kind == "operator")
     if operators and not case.redacted:
         named = ", ".join(map(inline_code, operators))
         yield f"At fault is an operator that the program or a library registers, and not torch: {named}."
 
 
+def _without_changes(case: TriagedCase, changed: Sequence[str]) -> str:
+    """What is known of the failure without a change of torch."""
+    options = case.minify.neighbours if case.minify is not None and has_proved_repro(case) else ()
+    found = {each.status for each in options if each.kind == "setting" and each.was.startswith(tuple(changed))}
+    if "pass" in found:
+        return "Without that it passes: it is no fault of torch."
+    return "Without that it fails too." if found else "It is no fault of torch if it passes without that."
+
+
 def _told_symptom(failure: FailureDocument) -> str:
     """A sentence on how the program itself fails: what it asserts or raises, for a reader who has not seen it."""
-    if not failure.asserted or _raises_itself(failure):
-        type_, message = _error_itself(failure)
-        return f"The program {_ending(failure, type_, _in_short(message))}; uncompiled it does not."
+    if not failure.asserted or raises_itself(failure):
+        type_, message = error_itself(failure)
+        return f"The program {ending(failure, type_, _in_short(message))}; uncompiled it does not."
     message = _in_short(compared_values(failure.message) or failure.message)
     says = f": {inline_code(message)}" if message else ""
     condition = inline_code(_in_short(failure.asserted))
@@ -317,27 +171,13 @@ def _told_symptom(failure: FailureDocument) -> str:
 
 
 def _in_short(text: str) -> str:
-    return _whole_words(strip_directories(first_line(text)), _MAX_TOLD)
+    return whole_words(strip_directories(without_tolerance(first_line(text))), _MAX_TOLD)
 
 
 def _how_it_fails(failure: FailureDocument, case: TriagedCase) -> str:
     """The verb of a failure, with what is known of it."""
-    type_, message = _error(failure, case)
-    return _ending(failure, type_, "" if case.redacted else _in_short(message))
-
-
-def _ending(failure: FailureDocument, type_: str, message: str) -> str:
-    if type_ == "wrong result":
-        return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
-    plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
-    if failure.kind in plain:
-        return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
-    if failure.kind == "signal":
-        return f"is killed by {inline_code(failure.type)}"
-    if failure.kind == "exit":
-        return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
-    where = f" in {inline_code(failure.where)}" if failure.where else _IN_PROGRAM * _raises_itself(failure)
-    return f"raises {inline_code(f'{type_}: {message}' if message else type_)}{where}"
+    type_, message = error_of(failure, case)
+    return ending(failure, type_, "" if case.redacted else _in_short(message))
 
 
 def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
@@ -345,7 +185,7 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     code is at fault too; then other notes on a culprit by its name, and that what differs is rounding.
     """
     notes = dict.fromkeys(text for part in (case.bisect, case.minify) if part is not None for text in part.notes)
-    culprits = _culprits(case)
+    culprits = culprits_of(case)
     operators = tuple(f"{each.name} " for each in culprits if each.kind == "operator")
     names = tuple(f"{each.name} " for each in culprits)
     leading = [text for text in notes if text in BACKWARD_NOTES or (operators and text.startswith(operators))]
@@ -353,63 +193,13 @@ def _notes_on_culprits(case: TriagedCase) -> tuple[list[str], list[str]]:
     return leading, [text for text in told if text not in leading]
 
 
-def _search_link(case: TriagedCase) -> Iterator[str]:
-    """A search for issues of the same failure: by its error, or the words of its message where its type says little,
-    the operator or the function that is called, and the file of torch.
-    """
-    failure = _failure_of(case)
-    if failure is None or case.redacted:
-        return
-    parts = (part for part in _parts_of_torch(case) if part.kind != "operator")  # a custom one is the program's
-    type_, message = _error(failure, case)
-    of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
-    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
-    message = first_line(message).removeprefix("error: ")
-    vague = vague and not message.startswith(_TARGET)  # an assertion without words
-    names = [name for part in parts if not (name := _operator(part.name)).startswith("_")]
-    # Type and message of what the program raises itself are its own, and searched for only where there is no name.
-    own = _raises_itself(failure) and bool(names or _called_methods(case))
-    missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
-    searched = missing or (message if vague and not own else "")
-    said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
-    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
-    file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    kind = "wrong result" if own else type_
-    words = [*(said or [kind] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
-    plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
-    query = urllib.parse.quote_plus(" ".join(["is:issue", *plain]))
-    yield f"Search for duplicates: <{_SEARCH}{query}>"
-
-
-def _operator(name: str) -> str:
-    """`normal` for `aten.normal.Tensor_Tensor`, and `add` for the node `add_1`."""
-    found = _ATEN.fullmatch(name)
-    return found[1] if found else _NODE_NUMBER.sub("", name.partition(":")[0].partition("+")[0])
-
-
-def _called_methods(case: TriagedCase) -> list[str]:
-    """Special methods of a proved repro's classes, then the functions and methods that it calls or compiles: those in
-    its functions first, and of these torch's.
-    """
-    tree = ast.parse(case.repro if _has_proved_repro(case) else "")
-    inside = {
-        id(node) for function in ast.walk(tree) if isinstance(function, _FUNCTIONS) for node in ast.walk(function)
-    }
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    functions = [function for call in calls for function in (call.func, *call.args)]
-    called = [f for f in functions if isinstance(f, ast.Attribute) and not f.attr.startswith("_")]
-    called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
-    methods = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and "__" in node.name]
-    return [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_LITTLE]
-
-
 def _repro(case: TriagedCase) -> Iterator[str]:
     """The repro where it is proved, else the program itself."""
     made = case.minify
-    if _has_proved_repro(case) and made is not None:
+    if has_proved_repro(case) and made is not None:
         yield "#### Minimal repro"
         how = "In a fresh process it fails in the same way, its numbers aside, and uncompiled it passes."
-        yield f"{_sizes(made)} {how}{_shown_culprits(case, made)}"
+        yield f"{_sizes(made)} {how}{_shown_culprits(case, made)}{_own_lines(case)}"
         yield _source(case.repro, f"the file {inline_code(case.repro_name)} beside this issue")
         return
     if made is not None and case.repro:
@@ -418,6 +208,32 @@ def _repro(case: TriagedCase) -> Iterator[str]:
     if case.program:
         yield "#### Program"
         yield _source(case.program, f"the file of {inline_code(strip_directories(case.command))}")
+
+
+def _compared(case: TriagedCase) -> Iterator[str]:
+    """What uncompiled and compiled code give, side by side."""
+    made = case.minify.compared if case.minify is not None and has_proved_repro(case) else None
+    if made is None:
+        return
+    most = ", where they differ most" if made.apart > len(made.rows) else ""
+    of = inline_code(_in_short(made.what))
+    yield f"What {of} gives in the repro below, uncompiled and compiled{most}:"
+    rows = [[cell(row.where) if row.where else "", cell(row.uncompiled), cell(row.compiled)] for row in made.rows]
+    yield _table(["where", "uncompiled", "compiled"], rows)
+
+
+def _neighbours(case: TriagedCase) -> Iterator[str]:
+    """Whether the repro fails with other options."""
+    made = case.minify.neighbours if case.minify is not None and has_proved_repro(case) else ()
+    if made:
+        yield "#### With other options"
+        yield "The repro with one option changed at a time; each of these passes uncompiled."
+        rows = [[cell(each.was), cell(each.now) if each.now else "without it", _WORDS[each.status]] for each in made]
+        yield _table(["in the repro", "instead", "compiled it"], rows)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
 
 
 def _shown_culprits(case: TriagedCase, made: MinifyDocument) -> str:
@@ -429,15 +245,16 @@ def _shown_culprits(case: TriagedCase, made: MinifyDocument) -> str:
     return f" Of the {len(kinds)} that are at fault in the program, it shows {names}."
 
 
+def _own_lines(case: TriagedCase) -> str:
+    """What the program itself has there: a reduced graph may look like code that nobody writes."""
+    shown = ", ".join(inline_code(strip_directories(line)) for line in case.own_lines[:_MAX_OWN_LINES])
+    return f" In the program it is {shown}." if shown else ""
+
+
 def _source(text: str, place: str) -> str:
     """A program as code, or where it is: it must stay as it is, and some text cannot be shown so."""
     shown = not has_commands(text) and len(text) <= _MAX_PROGRAM  # a step of GitHub Actions would obey a command
     return fenced(text, "python") if shown else f"It is in {place}."
-
-
-def _has_proved_repro(case: TriagedCase) -> bool:
-    """Whether the issue can rest on the repro alone."""
-    return bool(case.repro) and case.minify is not None and case.minify.proved
 
 
 def _sizes(made: MinifyDocument) -> str:
@@ -450,7 +267,7 @@ def _sizes(made: MinifyDocument) -> str:
 
 
 def _bisection(case: TriagedCase) -> Iterator[str]:
-    if case.bisect is None and (parts := _parts_of_torch(case)):
+    if case.bisect is None and (parts := parts_of_torch(case)):
         yield "#### Bisection"
         named = dict.fromkeys((part.kind, part.name) for part in parts)
         graphs = {name: [p.graph for p in parts if p.graph and (p.kind, p.name) == name] for name in named}
@@ -514,17 +331,17 @@ def _tried(case: TriagedCase) -> Iterator[str]:
     found = [text for part in (case.bisect, case.minify) if part is not None for text in part.notes]
     told = (*told, *itertools.chain(*_notes_on_culprits(case)))
     notes = [text for text in found if text not in told]
-    yield from (f"- note: {inline_code(strip_directories(text))}" for text in dict.fromkeys(notes))
+    yield from (f"- note: {inline_code(strip_directories(without_tolerance(text)))}" for text in dict.fromkeys(notes))
     yield f"- made by dynadiag {__version__}"
     if commands := _commands(case):
         repro = f"With the repro as {inline_code(case.repro_name)}"
-        where = repro if _has_proved_repro(case) else "In the folder in which the program was run"
+        where = repro if has_proved_repro(case) else "In the folder in which the program was run"
         yield f"\n{where}:\n\n{fenced(chr(10).join(commands), 'sh')}"
 
 
 def _commands(case: TriagedCase) -> list[str]:
     """Commands that show the failure, and where it goes."""
-    proved = _has_proved_repro(case)
+    proved = has_proved_repro(case)
     if case.redacted or not (proved or (case.bisect is not None and case.bisect.failure is not None)):
         return []
     bisect = f"dynadiag bisect{' --accuracy' * (case.accuracy and not proved)}"
@@ -538,7 +355,7 @@ def _logs(case: TriagedCase) -> Iterator[str]:
     if case.redacted:
         yield "Left out."
         return
-    if case.repro_output and _has_proved_repro(case):
+    if case.repro_output and has_proved_repro(case):
         yield "What the repro prints:"
         yield _in_lines(case.repro_output)
     elif case.output:

@@ -11,12 +11,14 @@ from minifier.source.trees import Edit, apply_edit, expression, render, statemen
 
 __all__ = [
     "asserting_programs",
+    "handing_over_program",
     "output_asserting_program",
     "printing_assertions",
     "printing_program",
     "with_plain_values",
 ]
 
+_COMPARING = frozenset(("assert_close", "assert_equal", "allclose", "equal"))  # functions, and methods, of two values
 _PRINTING_DECORATOR = """
 def shown(function):
 
@@ -114,6 +116,50 @@ def _asserted_values(node: ast.AST) -> list[ast.expr]:
         case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
             return args[:2]
     return []
+
+
+def handing_over_program(text: str, module: str, name: str) -> tuple[str, tuple[str, str]] | None:
+    """The program that gives both values which its last assertion compares to the function ``name`` of a module first,
+    and the source of both. None if that is no comparison of two values for equality.
+    """
+    tree = ast.parse(text)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Assert | ast.Expr) and _is_asserting(node)]
+    pair = _compared_pair(last) if nodes and (last := max(nodes, key=lambda node: node.lineno)) else None
+    if pair is None:
+        return None
+    names = [ast.Name(f"_value_{side}", ast.Load()) for side in ("left", "right")]
+    before = statements(
+        f"_value_left, _value_right = 0, 0\nfrom {module} import {name}\n{name}(_value_left, _value_right)"
+    )
+    assert isinstance(before[0], ast.Assign)
+    before[0].value = ast.Tuple(list(pair), ast.Load())
+    compared = apply_edit(ast.Module([last], []), dict(zip(pair, names, strict=True)))
+    left, right = map(ast.unparse, pair)
+    return render(apply_edit(tree, {last: (*before, *compared.body)})), (left, right)
+
+
+def _is_asserting(node: ast.Assert | ast.Expr) -> bool:
+    return isinstance(node, ast.Assert) or (isinstance(node.value, ast.Call) and _is_comparing(node.value.func))
+
+
+def _is_comparing(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and function.attr in _COMPARING
+
+
+def _compared_pair(node: ast.Assert | ast.Expr) -> tuple[ast.expr, ast.expr] | None:
+    """The two values that an assertion takes as equal."""
+    match node.test if isinstance(node, ast.Assert) else node.value:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return left, right
+        case ast.Call(
+            func=ast.Attribute(value=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]), attr="all")
+        ):
+            return left, right
+        case ast.Call(func=function, args=[ast.expr() as left, ast.expr() as right, *_]) if _is_comparing(function):
+            return left, right
+        case ast.Call(func=ast.Attribute(value=left) as function, args=[right]) if _is_comparing(function):
+            return left, right
+    return None
 
 
 def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:

@@ -63,7 +63,10 @@ def _found(verdict: str) -> Any:
     return find
 
 
-def _reduced(program: object, args: object, rows: Any, progress: object, output: Path) -> MinifyResult:
+def _reduced(
+    program: object, args: object, rows: Any, progress: object, output: Path, *, follow_up: bool
+) -> MinifyResult:
+    assert follow_up
     rows.finish(0, force=True)
     output.write_text(REPRO.text)
     return REPRO.__class__(
@@ -170,7 +173,7 @@ def test_a_budget_that_is_used_up_is_told() -> None:
 def test_a_part_that_does_not_end_is_interrupted_and_the_rest_is_written(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never_ends(*_: object) -> NoReturn:
+    def never_ends(*_: object, **__: object) -> NoReturn:
         try:
             while True:
                 signal.pause()

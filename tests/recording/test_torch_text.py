@@ -231,6 +231,7 @@ PATTERNS = {
     "dynadiag/render/report.py": "ids of graph breaks",
     "dynadiag/render/sarif.py": LAYOUT,
     "dynadiag/render/wrap.py": LAYOUT,
+    "dynadiag/triage/duplicates.py": "words that a search takes",
     "dynadiag/triage/issue.py": "the environment that torch collects",
     "dynadiag/triage/issue_program.py": SOURCE,
     "tui/command_process.py": "what a command of ours prints for a user, in a process of its own",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,11 +12,19 @@ import torch
 
 from dynadiag.bisection.document import FailureDocument
 from dynadiag.bisection.verdict import Culprit, Verdict
-from dynadiag.minify.minify_result import MinifyResult, ReproCulpritDocument, minify_document
+from dynadiag.minify.minify_result import (
+    ComparedDocument,
+    MinifyResult,
+    NeighbourDocument,
+    ReproCulpritDocument,
+    ValueRow,
+    minify_document,
+)
 from dynadiag.render.json_document import encode
 from dynadiag.render.markdown import inline_code
+from dynadiag.triage.case import TriagedCase, lines_at_fault
 from dynadiag.triage.document import PartDocument, redacted_bisect, redacted_minify
-from dynadiag.triage.issue import TriagedCase, issue_text
+from dynadiag.triage.issue import issue_text
 from dynadiag.trial.signature import Signature
 from tests.hostile import HOSTILE, assert_no_control, assert_no_workflow_command
 
@@ -30,7 +39,7 @@ def a_case(text: str = "relu", **values: object) -> TriagedCase:
     verdict = Verdict(
         "found", rungs, "inductor", failure, (culprit,), (text,), (text,), (f"with {text} off it passes",), target=text
     )
-    made = MinifyResult("reduced", "inductor", failure, failure, f"import torch\n# {text!r}\n", printed=text)
+    made = MinifyResult("reduced", "inductor", failure, failure, f"import torch\n{text!r}\n", printed=text)
     made = replace(made, nodes_before=9, nodes_after=1, proved=True, proof=(f"uncompiled: {text}",), notes=(text,))
     case = TriagedCase(
         bisect=verdict.document(),
@@ -39,7 +48,7 @@ def a_case(text: str = "relu", **values: object) -> TriagedCase:
         parts=(PartDocument("explain", "failed", f"ValueError: {text}", 1.0, ()),),
         environment="PyTorch version: 2.13.0",
         repro=made.text,
-        program=f"import torch\n# {text!r}\n",
+        program=f"import torch\n{text!r}\n",
         output=text,
         repro_output=text,
         command="train.py --lr 1",
@@ -80,7 +89,8 @@ def test_a_wrong_result_is_told_where_the_program_only_has_an_exception_of_its_o
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {message}", None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure, nodes_before=1, minimal=True)))
     assert "`wrong result: output 0 differs in 3 of 6 elements, by up to 1.54`" in text.splitlines()[0]
-    said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{message}`. Uncompiled it passes.'
+    told = message.partition(" (rtol")[0]  # the repro has a tolerance of its own
+    said = f'Compiled with `backend="inductor"`, it gives a wrong result: `{told}`. Uncompiled it passes.'
     assert text.split("### 🐛 Describe the bug\n\n")[1].startswith(said)
     assert "Nothing of it can go: it has 1 operation. In a fresh process it fails in the same way" in text
 
@@ -139,7 +149,7 @@ def test_the_words_that_the_program_raises_itself_are_searched_for_only_without_
         )
     ]
     assert "the+log+is+short+relu" in searched[0]
-    assert "wrong+result+relu" in searched[1]
+    assert "+in%3Atitle+relu>" in searched[1]
     assert "the+log+is+short" in searched[2]  # no name to search for instead
 
 
@@ -325,11 +335,13 @@ def test_a_search_for_duplicates_names_error_operator_and_file() -> None:
     assert of_source.minify is not None
     for name, operator in (("aten.normal.Tensor_Tensor", "normal"), ("clamp_min_1", "clamp_min"), ("amin+mul", "amin")):
         minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
-        assert f"+{operator}+lowering.py+" in issue_text(replace(of_source, minify=minify))
+        named = replace(of_source, minify=minify, repro=f"import torch\ntorch.{operator}()\n")
+        assert f"+{operator}+lowering.py+" in issue_text(named)
     minify = replace(of_source.minify, bisected=(ReproCulpritDocument("operator", "tiny.route.default", None),))
     assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
-    minify = replace(of_source.minify, bisected=(ReproCulpritDocument("lowering", "_low_memory_max_pool", None),))
-    assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
+    for kind, name in (("lowering", "_low_memory_max_pool"), ("lowering", "full_default_1"), ("fusion", "a+slice_1")):
+        minify = replace(of_source.minify, bisected=(ReproCulpritDocument(kind, name, None),))
+        assert "+move_to_end+lowering.py+" in issue_text(replace(of_source, minify=minify))
     assert "https://" not in issue_text(a_case(redacted=True))
 
 
@@ -401,7 +413,7 @@ def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
     assert case.minify is not None
     for message, title, words in (("exit code 3", "", "add"), ("exit code 3: too few", ": too few", "too+few")):
         failure = FailureDocument("exit", "3", message, None, None)
-        text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+        text = issue_text(replace(case, minify=replace(case.minify, failure=failure, level="source")))
         assert text.startswith(f"# torch.compile with backend `inductor`: `exit code 3{title}`\n")
         assert f"?q=is%3Aissue+{words}+torch.compile>" in text
 
@@ -616,3 +628,171 @@ def test_redacted_it_has_nothing_of_the_program() -> None:
     assert bisect.failure is not None
     assert bisect.failure.where == "torch/_inductor/lowering.py:3 in f"
     assert (bisect.rung, bisect.culprits[0].kind) == ("inductor", "lowering")
+
+
+GRAPH_OF_ONE = "import torch\n\n\ndef f(x):\n    return torch.nanmean(x, 0)\n\n\nx = torch.empty(0)\n"
+GRAPH_OF_TWO = GRAPH_OF_ONE.replace("(x, 0)", "(torch.ops.aten.expand.default(x, [2]), 0)")
+GRAPH_OF_MORE = GRAPH_OF_ONE.replace("(x, 0)", "(x.abs() + x.exp(), 0)")
+ONE_ROW = ComparedDocument("torch.compile(f)(x)", (ValueRow("", "nan", "0"),), 1, 1)
+EMPTY = NeighbourDocument("size", "torch.empty(0)", "torch.empty(2)", "pass")
+KEEPS = NeighbourDocument("argument", "keepdim=True", "keepdim=False", "pass")
+HALF = NeighbourDocument("dtype", "torch.float16", "torch.float32", "same")
+
+
+def a_wrong_graph(repro: str, message: str = "output 0 differs in 1 of 1 elements", **values: object) -> TriagedCase:
+    case = a_case(repro=repro)
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {message}", None, None)
+    return replace(case, minify=replace(case.minify, failure=failure, **values))  # type: ignore[arg-type]  # of a test
+
+
+@pytest.mark.parametrize(
+    ("repro", "values", "title"),
+    [
+        (
+            GRAPH_OF_ONE,
+            {"compared": ONE_ROW, "neighbours": (KEEPS, HALF, EMPTY)},
+            "`torch.nanmean` of an empty tensor with `keepdim=True` gives `0` instead of `nan`",
+        ),
+        (GRAPH_OF_TWO, {"compared": ONE_ROW}, "`torch.nanmean` after `aten.expand` gives `0` instead of `nan`"),
+        (GRAPH_OF_ONE, {}, "`torch.nanmean` gives a wrong result: `output 0 differs in 1 of 1 elements`"),
+        (
+            GRAPH_OF_ONE,
+            {"compared": replace(ONE_ROW, rows=(ValueRow("[0].dtype", "torch.int8", "torch.int64"),))},
+            "`torch.nanmean` gives dtype `torch.int64` instead of `torch.int8`",
+        ),
+        (
+            GRAPH_OF_ONE,
+            {"compared": replace(ONE_ROW, rows=(*ONE_ROW.rows, ValueRow("[1]", "1", "2")))},  # no one pair of values
+            "`torch.nanmean` gives a wrong result: `output 0 differs in 1 of 1 elements`",
+        ),
+        (
+            GRAPH_OF_ONE,
+            {"message": "uncompiled raises ValueError, compiled does not: no rows"},
+            "`torch.nanmean` does not raise `ValueError: no rows`",
+        ),
+        (
+            GRAPH_OF_ONE,
+            {"neighbours": (NeighbourDocument("layout", "x.t()", "x.t().contiguous()", "pass"),)},
+            "`torch.nanmean` of a tensor that is not contiguous gives a wrong result: "
+            "`output 0 differs in 1 of 1 elements`",
+        ),
+        (
+            GRAPH_OF_MORE,
+            {"compared": ONE_ROW, "culprit": "nanmean"},
+            "`torch.nanmean` gives `0` instead of `nan`",
+        ),
+    ],
+)
+def test_a_title_names_the_function_what_it_needs_and_both_values(
+    repro: str, values: dict[str, object], title: str
+) -> None:
+    culprit = values.pop("culprit", None)
+    case = a_wrong_graph(repro, **values)  # type: ignore[arg-type]  # of a test
+    assert case.bisect is not None
+    if culprit is not None:
+        named = msgspec.structs.replace(case.bisect.culprits[0], name=culprit)
+        case = replace(case, bisect=replace(case.bisect, culprits=(named,)))
+    assert issue_text(case).splitlines()[0] == f"# {title} under torch.compile (inductor, CPU)"
+
+
+@pytest.mark.parametrize(
+    ("repro", "values"),
+    [
+        (GRAPH_OF_MORE, {}),  # `+` or `abs` may be at fault
+        (GRAPH_OF_MORE, {"bisected": (ReproCulpritDocument("fusion", "nanmean+add", None),)}),
+        (GRAPH_OF_MORE, {"bisected": tuple(ReproCulpritDocument("lowering", name, None) for name in ("nanmean", "x"))}),
+        (GRAPH_OF_ONE, {"level": "source"}),  # a statement that only makes a graph
+        (GRAPH_OF_ONE, {"proved": False}),
+        (GRAPH_OF_ONE, {"bisected": (ReproCulpritDocument("operator", "tiny.route.default", None),)}),  # the program's
+        (f"{GRAPH_OF_ONE}torch._inductor.lowering.relu = print\n", {}),  # no fault of torch
+    ],
+)
+def test_a_title_names_no_function_that_may_not_be_at_fault(repro: str, values: dict[str, object]) -> None:
+    case = a_wrong_graph(repro, neighbours=(KEEPS,), **values)  # type: ignore[arg-type]  # of a test
+    first = issue_text(replace(case, bisect=None) if "bisected" in values else case).splitlines()[0]
+    assert "`torch.nanmean`" not in first
+    assert ("with `keepdim=True`" in first) is ("proved" not in values)
+
+
+def test_a_title_of_reduced_source_has_what_is_compared_and_both_values() -> None:
+    case = a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), level="source")
+    first = issue_text(case).splitlines()[0]
+    assert first == (
+        "# torch.compile with backend `inductor`, with `keepdim=True`: `torch.compile(f)(x)` gives `0` instead of `nan`"
+    )
+
+
+def test_a_device_that_only_a_message_names_is_not_the_repros() -> None:
+    for line, device in (("# no kernel for cuda\n", "CPU"), ("y = x.cuda()\n", "CUDA")):
+        assert f"(inductor, {device})\n" in issue_text(a_wrong_graph(f"{line}{GRAPH_OF_ONE}"))
+
+
+def test_both_values_and_the_options_that_matter_are_tables() -> None:
+    text = issue_text(
+        a_wrong_graph(GRAPH_OF_ONE, compared=replace(ONE_ROW, apart=3, total=9), neighbours=(KEEPS, HALF))
+    )
+    said = "What `torch.compile(f)(x)` gives in the repro below, uncompiled and compiled, where they differ most:\n"
+    assert said in text
+    assert "| where | uncompiled | compiled |\n| --- | --- | --- |\n|  | `nan` | `0` |\n" in text
+    assert "| `keepdim=True` | `keepdim=False` | passes |\n| `torch.float16` | `torch.float32` | fails |\n" in text
+    unproved = issue_text(a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), proved=False))
+    assert "keepdim" not in unproved
+    assert "uncompiled and compiled" not in unproved
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("pass", "Without that it passes: it is no fault of torch."),
+        ("same", "Without that it fails too."),
+        (None, "It is no fault of torch if it passes without that."),
+    ],
+)
+def test_whether_it_fails_without_a_change_of_torch_is_told(status: str | None, said: str) -> None:
+    line = "torch._inductor.lowering.relu = print"
+    tried = (NeighbourDocument("setting", line, "", status),) if status else ()
+    text = issue_text(a_wrong_graph(f"{GRAPH_OF_ONE}{line}\n", neighbours=tried))
+    assert f"The program replaces parts of torch: `torch._inductor.lowering.relu`. {said}" in text
+
+
+def test_the_lines_of_the_program_stand_beside_a_graph_that_nobody_writes(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\ny = x.relu()\n")
+    case = a_case()
+    assert case.bisect is not None
+    culprit = msgspec.structs.replace(case.bisect.culprits[0], file=str(file), line=2)
+    frame = msgspec.structs.replace(culprit, kind="frame", line=1)
+    found = replace(case.bisect, culprits=(culprit, culprit, frame))
+    assert lines_at_fault(found) == ("train.py:2: y = x.relu()", "the function relu at train.py:1")
+    found = replace(case.bisect, culprits=(culprit, culprit))
+    assert lines_at_fault(case.bisect) == ()  # a file that is not there
+    text = issue_text(replace(case, own_lines=lines_at_fault(found)))
+    assert " In the program it is `train.py:2: y = x.relu()`.\n" in text
+
+
+def test_a_tolerance_stands_in_the_repro_alone() -> None:
+    told = "output 0 differs in 1 of 1 elements (rtol 1e-06, atol 0); by float64"
+    text = issue_text(a_wrong_graph(GRAPH_OF_ONE, told, notes=(f"with --accuracy: f: {told}",)))
+    assert "rtol" not in text
+    assert "`output 0 differs in 1 of 1 elements; by float64`" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("relu", "in%3Atitle+relu"), ("add_", "in%3Atitle+add_"), ("max_pool2d", "max_pool2d")]
+)
+def test_a_wrong_result_is_searched_for_by_its_labels_and_a_plain_word_in_titles(name: str, words: str) -> None:
+    case = a_wrong_graph(f"import torch\ntorch.{name}()\n")
+    assert case.minify is not None
+    minify = replace(case.minify, bisected=(ReproCulpritDocument("lowering", name, None),))
+    text = issue_text(replace(case, bisect=None, minify=minify))
+    labels = "label%3A%22oncall%3A+pt2%22%2C%22module%3A+inductor%22"
+    assert f"?q=is%3Aissue+{labels}+{words}>" in text
+
+
+def test_what_of_torch_decorates_a_function_is_searched_for_first() -> None:
+    repro = (
+        "import torch\n@torch.compiler.region\ndef g(x):\n    return torch.sin(x)\nassert torch.compile(g)(1) == 2\n"
+    )
+    text = issue_text(replace(a_wrong_graph(repro), bisect=None))
+    assert "+in%3Atitle+region>" in text

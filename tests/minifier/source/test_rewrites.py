@@ -11,6 +11,7 @@ import pytest
 from minifier.source import Observed
 from minifier.source.assertions import (
     asserting_programs,
+    handing_over_program,
     output_asserting_program,
     printing_assertions,
     with_plain_values,
@@ -356,3 +357,31 @@ def test_printed_values_that_are_unpacked_become_a_list() -> None:
     forms = [ast.unparse(form) for form in with_plain_values(ast.parse("print('a', *x)"))]
     assert "print('a', list(x))" in forms
     assert "print('a', x.tolist())" in forms
+
+
+@pytest.mark.parametrize(
+    ("asserted", "values"),
+    [
+        ("assert f(1) == [2], 'no'", "(f(1), [2])"),
+        ("assert (f(1) == [2]).all()", "(f(1), [2])"),
+        ("assert torch.equal(f(1), x)", "(f(1), x)"),
+        ("assert f(1).equal(x)", "(f(1), x)"),
+        ("torch.testing.assert_close(f(1), x, rtol=0.1)", "(f(1), x)"),
+        ("for x in (1, 2):\n    assert f(x) == x\nprint(x)", "(f(x), x)"),
+    ],
+)
+def test_the_values_of_the_last_assertion_are_handed_over_once(asserted: str, values: str) -> None:
+    made = handing_over_program(f"import torch\nassert 1 == 1\n{asserted}\n", "a.b", "show")
+    assert made is not None
+    text, sources = made
+    assert ast.literal_eval(repr(sources)) == tuple(map(ast.unparse, ast.parse(values, mode="eval").body.elts))  # type: ignore[attr-defined]
+    assert f"_value_left, _value_right = {values}\n" in text
+    assert "from a.b import show\n" in text
+    assert text.count("f(") == asserted.count("f(")
+
+
+@pytest.mark.parametrize(
+    "asserted", ["assert f(1)", "assert not f(1)", "assert f(1) < 2", "assert 1 == f(1) == 1", "f(1)"]
+)
+def test_no_values_are_handed_over_where_no_two_are_taken_as_equal(asserted: str) -> None:
+    assert handing_over_program(f"import torch\n{asserted}\n", "a.b", "show") is None

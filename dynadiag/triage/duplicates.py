@@ -1,0 +1,126 @@
+"""The link to a search for issues of the same failure."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import urllib.parse
+from collections.abc import Iterator
+
+from dynadiag.explanation.formatting import first_line
+from dynadiag.triage.case import (
+    TriagedCase,
+    error_of,
+    failure_of,
+    has_proved_repro,
+    operator_name,
+    parts_of_torch,
+    raises_itself,
+    without_comments,
+)
+from dynadiag.trial.outcome import NOT_RAISED
+
+__all__ = ["search_link"]
+
+_TARGET = "target: "  # Inductor's line on the operator that it lowers
+# What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
+# with an apostrophe is two for GitHub.
+_MESSAGE_WORDS = re.compile(
+    r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
+)
+_MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
+_SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
+# Calls that any repro may have.
+_SAYS_LITTLE = frozenset(
+    (
+        "__init__",
+        "__call__",
+        "compile",
+        "tolist",
+        "item",
+        "ones",
+        "zeros",
+        "full",
+        "tensor",
+        "arange",
+        "randn",
+        "assert_close",
+        "equal",
+    )
+)
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+_SEARCH = "https://github.com/pytorch/pytorch/issues?q="
+# Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
+_LABELS = 'label:"oncall: pt2","module: inductor"'
+_PLAIN_WORD = re.compile("[A-Za-z]+_?")
+
+
+def search_link(case: TriagedCase) -> Iterator[str]:
+    """A search for issues of the same failure: by its error, or the words of its message where its type says little,
+    the operator or the function that is called, and the file of torch.
+
+    Reports of wrong results have no words in common (wrong, incorrect, mismatch, inconsistent, differs), but labels.
+    There an operator whose name is a plain word, such as `sum`, must be in the title: it is in most texts.
+    """
+    failure = failure_of(case)
+    if failure is None or case.redacted:
+        return
+    type_, message = error_of(failure, case)
+    of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
+    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
+    message = first_line(message).removeprefix("error: ")
+    vague = vague and not message.startswith(_TARGET)  # an assertion without words
+    names = _names_at_fault(case)
+    # Type and message of what the program raises itself are its own, and searched for only where there is no name.
+    own = raises_itself(failure) and bool(names or _called_methods(case))
+    missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
+    searched = missing or (message if vague and not own else "")
+    said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
+    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
+    file = (failure.where or "").partition(":")[0].rpartition("/")[2]
+    kind = "wrong result" if own else type_
+    first = ["is:issue"]
+    if kind == "wrong result" and names and not said:
+        words = names[:1]
+        first += [_LABELS, *(["in:title"] * (_PLAIN_WORD.fullmatch(names[0]) is not None))]
+    else:
+        words = [*(said or [kind] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
+    plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))
+    query = urllib.parse.quote_plus(" ".join([*first, *plain]))
+    yield f"Search for duplicates: <{_SEARCH}{query}>"
+
+
+def _names_at_fault(case: TriagedCase) -> list[str]:
+    """The operators and passes at fault. A custom operator is the program's, a fusion has several, and a node that no
+    line of the program names may be one of a decomposition (`amax` of a softmax) or a constant.
+    """
+    text = without_comments(case.repro if has_proved_repro(case) else case.program)
+    named = [
+        (part, operator_name(part.name)) for part in parts_of_torch(case) if part.kind not in ("operator", "fusion")
+    ]
+    named = [(part, name) for part, name in named if not name.startswith("_")]
+    return [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]
+
+
+def _called_methods(case: TriagedCase) -> list[str]:
+    """Special methods of a proved repro's classes and what of torch decorates its functions, then the functions and
+    methods that it calls or compiles: those in its functions first, and of these torch's.
+    """
+    tree = ast.parse(case.repro if has_proved_repro(case) else "")
+    inside = {
+        id(node) for function in ast.walk(tree) if isinstance(function, _FUNCTIONS) for node in ast.walk(function)
+    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [
+        f
+        for call in calls
+        for f in (call.func, *call.args)
+        if isinstance(f, ast.Attribute) and not f.attr.startswith("_")
+    ]
+    called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    methods = [node.name for node in functions if "__" in node.name]
+    decorators = [ast.unparse(each).partition("(")[0] for node in functions for each in node.decorator_list]
+    methods += [name.rpartition(".")[2] for name in decorators if name.startswith("torch.")]
+    return [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_LITTLE]

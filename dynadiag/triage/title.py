@@ -1,0 +1,160 @@
+"""The title of an issue: which function of torch does what, when, and where.
+
+A function is named only where a graph of at most three operations is left, all of which are named, or where bisecting
+has proved which one is at fault; a condition only where the repro passes without it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dynadiag.bisection.document import FailureDocument
+from dynadiag.explanation.formatting import first_line
+from dynadiag.minify.minify_result import ComparedDocument, MinifyDocument, NeighbourDocument
+from dynadiag.minify.repro_header import strip_directories, without_tolerance
+from dynadiag.render.markdown import inline_code
+from dynadiag.triage.case import (
+    TriagedCase,
+    ending,
+    error_of,
+    failure_of,
+    failure_of_call,
+    has_proved_repro,
+    operator_name,
+    parts_of_torch,
+    rung_of,
+    whole_words,
+    without_comments,
+)
+from dynadiag.triage.changes_of_torch import changes_of_torch
+from dynadiag.trial.outcome import NOT_RAISED
+
+__all__ = ["title"]
+
+_MAX_MESSAGE = 120  # characters
+_MAX_OPERATIONS = 3
+_MAX_CONDITIONS = 2
+_FUNCTION = "f"  # how a repro of a graph names it
+# What makes a tensor of no other: an input of the operations that are named.
+_MAKING = frozenset(("ones", "zeros", "full", "empty", "tensor", "device", "scalar_tensor"))
+_TENSORS = {
+    "size": "an empty tensor",
+    "layout": "a tensor that is not contiguous",
+    "gradient": "a tensor that requires a gradient",
+}
+_QUALITIES = ("dtype", "value", *_TENSORS)  # kinds of conditions on tensors
+_KINDS = (*_QUALITIES, "setting", "argument")  # what says most comes first
+_VALUES = {"nan": "NaN", "inf": "infinity", "-inf": "negative infinity"}
+_OF_ONE_OPERATOR = ("lowering", "decomposition", "functionalization")  # kinds of culprits; a fusion has several
+_FORMS = (".dtype", ".shape")  # the ends of places that are no elements
+
+
+def title(case: TriagedCase) -> str:
+    """The title, as a heading."""
+    failure = failure_of(case)
+    if failure is None:
+        passes = case.bisect is not None and case.bisect.verdict == "passes"
+        return f"# torch.compile{': no failure' if passes else ''}"
+    made, rung = case.minify, rung_of(case)
+    if made is not None and failure is failure_of_call(case) and (functions := _functions(case, made)):
+        device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
+        does = f"{functions}{_conditions(made)} {_does(case, made, failure)}"
+        return f"# {does} under torch.compile ({rung}, {device})"
+    at = f" with backend {inline_code(rung)}" if rung else ""
+    if made is not None and has_proved_repro(case):
+        conditions = _conditions(made)
+        at += f",{conditions}" if conditions else ""
+        if made.level == "source" and made.compared is not None and (values := _values(made.compared)):
+            return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
+    type_, message = error_of(failure, case)
+    said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
+    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in parts_of_torch(case)[:1])
+    return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
+
+
+def _in_short(message: str) -> str:
+    return whole_words(strip_directories(without_tolerance(first_line(message))), _MAX_MESSAGE)
+
+
+def _functions(case: TriagedCase, made: MinifyDocument) -> str:
+    """The functions of torch in the failing graph, the last one first; empty where another one may be at fault, or what
+    the program registers or replaces in torch.
+    """
+    own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
+    if not has_proved_repro(case) or made.level != "graph" or own:
+        return ""
+    tree = ast.parse(case.repro)
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == _FUNCTION]
+    operations = [name for node in found for name in _operations(node)]
+    if len(operations) > _MAX_OPERATIONS:
+        at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
+        named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
+        operations = named if len(named) == len(at_fault) == 1 else []
+    return " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
+
+
+def _operations(function: ast.AST) -> Iterator[str]:
+    """The operations of a graph as it is written, in the order in which they run."""
+    for node in ast.iter_child_nodes(function):
+        yield from _operations(node)
+    match function:
+        case ast.Call(func=ast.Attribute() as called):
+            name = ast.unparse(called)
+            if name.startswith("torch.ops."):
+                name = ".".join(name.split(".")[2:4])  # without the overload
+            elif not name.startswith("torch."):
+                name = f"Tensor.{called.attr}"
+            if name.rpartition(".")[2] not in _MAKING:
+                yield name
+        case ast.BinOp(op=op) | ast.AugAssign(op=op):
+            yield type(op).__name__.lower()
+        case ast.Compare(ops=[op, *_]):
+            yield type(op).__name__.lower()
+        case ast.UnaryOp(operand=operand) if not isinstance(operand, ast.Constant):
+            yield "negation"
+        case ast.Subscript(slice=index) if not isinstance(index, ast.Constant):  # else one of several results
+            yield "indexing"
+
+
+def _conditions(made: MinifyDocument) -> str:
+    """Options without which the repro passes, in words."""
+    needed = [each for kind in _KINDS for each in made.neighbours if each.kind == kind and each.status == "pass"]
+    told = needed[:_MAX_CONDITIONS]
+    of = dict.fromkeys(_quality(each) for each in told if each.kind in _QUALITIES)
+    given = [
+        inline_code(each.was.removeprefix("with ").removeprefix("@")) for each in told if each.kind not in _QUALITIES
+    ]
+    return f"{' of ' * bool(of)}{' and '.join(of)}{' with ' * bool(given)}{' and '.join(given)}"
+
+
+def _quality(option: NeighbourDocument) -> str:
+    """What the tensors are."""
+    if option.kind in _TENSORS:
+        return _TENSORS[option.kind]
+    return _VALUES.get(option.was) or inline_code(option.was.removeprefix("torch."))
+
+
+def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> str:
+    """What happens, in a verb: with one value where all that differ are alike, else with the message."""
+    type_, message = error_of(failure, case)
+    raised, found, said = message.partition(NOT_RAISED)
+    if found:
+        kind = raised.rpartition(" ")[2]
+        return f"does not raise {inline_code(_in_short(f'{kind}: {said}'))}"
+    if type_ == "wrong result" and made.compared is not None:
+        values = _values(made.compared, "the gradient " * message.startswith("gradient: "))
+    else:
+        values = ""
+    return values or ending(replace(failure, where=None), type_, _in_short(message))
+
+
+def _values(compared: ComparedDocument, of: str = "") -> str:
+    """Both values in a verb; empty if other places have others."""
+    pairs = {(row.uncompiled, row.compiled) for row in compared.rows}
+    if len(pairs) != 1:
+        return ""
+    right, wrong = pairs.pop()
+    of = next((f"{form[1:]} " for form in _FORMS if compared.rows[0].where.endswith(form)), of)
+    return f"gives {of}{inline_code(wrong)} instead of {inline_code(right)}"
