@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dynadiag.explanation.cuda_graphs import OVERWRITTEN
 from dynadiag.explanation.findings import Advice, Fact, Finding
@@ -13,7 +12,7 @@ from dynadiag.explanation.remedy import Remedy, advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import cell_label, is_generated_file, is_user_file
+from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place
 from dynadiag.recording.records import Frame, Span, ended_by
 from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
@@ -85,7 +84,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     code, end = run.run.exit_code, run.end
     raised = next((item.span for item in findings if item.rule == Rule.FAILED_PROGRAM), None)
     if raised is not None and end is not None:
-        at = f" at {cell_label(raised.file) or Path(raised.file).name}:{raised.line}" if raised.file else ""
+        at = f" at {short_place(raised.file, raised.line)}" if raised.file else ""
         first = end.first_line if overwritten_output(end.said) is None else _OVERWRITTEN
         told = f"The program raised {end.name}{at}: {first}".removesuffix(": ")
         return told if told.endswith((".", "!", "?", "…")) else f"{told}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from dynadiag.explanation.changes import GuardChange, causes, changes, own_failu
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.rebinding import added_item, decided_by, key_place, keyword_at_times, number_use, set_inside
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
-from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.code_origin import is_torch_file, short_place
 from dynadiag.recording.records import Frame, GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_description, holder_of, local_name, source_text
 
@@ -134,7 +133,7 @@ def is_special_size(fact: GuardFailure) -> bool:
 
 def place_text(place: Span) -> str:
     """Return a place as a sentence names it: ``net.py:12``."""
-    return f"{posixpath.basename(place.file or '')}:{place.line}"
+    return short_place(place.file, place.line)
 
 
 def own_changes(item: Recompile, computed: Collection[str]) -> tuple[GuardChange, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from dynadiag.explanation.recompile_case import (
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.source_search import begins_thread, option_number
-from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name
+from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name, short_place
 from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
@@ -142,7 +141,7 @@ def _break_apart(group: _Group, before: Sequence[Finding], run: RunRecords) -> t
     if any(each.compile_id in below or caller in each.user_stack for each in others):
         return None
     place = left[0].span
-    return item.function, (callers[0] or ("", ""))[1], f"{posixpath.basename(place.file or '')}:{place.line}"
+    return item.function, (callers[0] or ("", ""))[1], short_place(place.file, place.line)
 
 
 def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:

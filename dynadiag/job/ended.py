@@ -11,7 +11,7 @@ from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import name_ranks, rank_list, rank_numbers
 from dynadiag.job.trace import POINT_TO_POINT
 from dynadiag.job.waits import clock_offsets
-from dynadiag.recording.code_origin import is_generated_file
+from dynadiag.recording.code_origin import is_generated_file, short_place
 from dynadiag.recording.records import Frame
 from dynadiag.recording.torch_text.failures import is_peer_gone, is_timeout, without_place
 
@@ -41,7 +41,7 @@ def last_place(item: Process) -> Frame | None:
 
 def place_text(frame: Frame | None) -> str:
     """``train.py:31``; empty if it is not known."""
-    return "" if frame is None else f"{frame.file.rpartition('/')[2]}:{frame.line}"
+    return "" if frame is None else short_place(frame.file, frame.line)
 
 
 def describe_end(item: Process, *, many: bool = False) -> str | None:

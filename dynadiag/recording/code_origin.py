@@ -5,6 +5,7 @@ The author of a program can change only the first. torch also makes functions of
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from itertools import pairwise
@@ -36,6 +37,11 @@ def cell_label(file: str) -> str | None:
     """Return what a notebook shows beside a cell (``In[3]``), for the file that a cell is recorded as. Else None."""
     found = _CELL.fullmatch(file)
     return found and found[1]
+
+
+def short_place(file: str | None, line: int | None) -> str:
+    """Return a place as a sentence names it: ``net.py:12``, ``In[3]:5``."""
+    return f"{cell_label(file or '') or posixpath.basename(file or '')}:{line}"
 
 
 def is_resume_function(function: str) -> bool:

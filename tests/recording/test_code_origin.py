@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynadiag.recording.code_origin import named_frames, original_name, path_in_packages, user_frames
+from dynadiag.recording.code_origin import named_frames, original_name, path_in_packages, short_place, user_frames
 from dynadiag.recording.records import Frame
 
 
@@ -58,3 +58,10 @@ def test_pytest_is_no_frame_of_the_user() -> None:
     command, test = Frame("/env/bin/pytest", 8, "<module>"), Frame("/home/me/tests/test_net.py", 3, "test_net")
     assert user_frames((command, runs, test)) == (test,)
     assert user_frames((command, runs)) == (command, runs)
+
+
+@pytest.mark.parametrize(
+    ("file", "place"), [("/home/me/net.py", "net.py:5"), ("<In[3]>", "In[3]:5"), (None, ":5"), ("net.py", "net.py:5")]
+)
+def test_a_place_is_named_as_its_reader_knows_it(file: str | None, place: str) -> None:
+    assert short_place(file, 5) == place
