@@ -63,7 +63,7 @@ def test_each_module_is_looked_at_once_and_none_is_asked(program: ModuleType, mo
             raise AssertionError(f"asked for {name}")
 
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
-    monkeypatch.setitem(sys.modules, "no_module", 3)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "no_module", 3)
     loaded = LoadedPackages()
     assert sorted(loaded.new_files().values()) == ["fakelib/__init__.py", "fakelib/scale.py"]
     assert loaded.new_files() == {}
