@@ -14,7 +14,6 @@ from dynadiag.kernels.document_links import MAX_LINKED_NODES, MAX_MODULE_NODES, 
 from dynadiag.kernels.generated_module import GeneratedModule
 from dynadiag.kernels.graph_parser import parse_graph
 from dynadiag.kernels.read_modules import generated_modules
-from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.records import Compile, Frame, Graph
 from tui.documents import (
     Document,
@@ -230,7 +229,8 @@ def read_panes(
     named = {place: None for key in board.printed for place in _all_lines(board.printed[key][1])}
     own = {ref.title for ref in board.documents_of["source"]}
     files = dict.fromkeys(file for file, _ in named if file in recorded and file not in own)
-    ranked = sorted(files, key=lambda file: path_in_packages(file) is not None)
+    packages = session.explanation().packages
+    ranked = sorted(files, key=lambda file: packages.inside(file) is not None)
     board.documents_of["source"] += [DocumentRef(f"source:{file}", "source", file) for file in ranked]
     board.modules = {f"event:{module.event}": module for module in modules}
     if board.modules:

@@ -55,17 +55,18 @@ def first_location(explanation: Explanation) -> Location:
 
     Of a library's function that is the user's line that called it. Where nothing was compiled, the first finding.
     """
-    from dynadiag.recording.code_origin import is_user_file, path_in_packages  # the first screen does not need it
+    from dynadiag.recording.code_origin import is_user_file  # the first screen does not need it
 
     for finding in explanation.findings:
         if finding.is_failed_compile and finding.compile_ids:
             return source_place(finding.span.file, finding.span.line, finding.compile_ids[0])
+    inside = explanation.packages.inside
     ids = [item.compile_id for item in explanation.compiles if item.outcome == "error"]  # cut short
     ids += [graph.compile_id for graph in explanation.graphs[:1]]
     ids += [item.compile_id for item in explanation.compiles[:1]]
     item = next((each for each in explanation.compiles if each.compile_id in ids[:1]), None)
-    if item is not None and item.file and path_in_packages(item.file) is not None:
-        own = [frame for frame in item.callers if is_user_file(frame.file) and path_in_packages(frame.file) is None]
+    if item is not None and item.file and inside(item.file) is not None:
+        own = [frame for frame in item.callers if is_user_file(frame.file) and inside(frame.file) is None]
         if own:
             return source_place(own[-1].file, own[-1].line, item.compile_id)
     spans = [] if ids else [finding.own_span for finding in explanation.findings if finding.own_span.file]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynadiag.capture import breaks, caches, code_locations, generated_code, graphs, guards
-from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.package_files import installed_path
 from dynadiag.torch_private import capture as torch_private
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ def _probe_start(recorder: Recorder, metadata: Mapping[str, Any], emitter: Frame
     recorder.append("frame", {**frame, **recorder.collectives.unseen_data()}, metadata)
     recorder.record_source(code.co_filename, metadata)
     recorder.record_source(_main_file(), metadata)
+    recorder.record_packages()
     recorder.refused_fusions.clear()
 
 
 def _main_file() -> str | None:
     """The program's own file: what it sets and calls matters, even if nothing in it is compiled."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py") or path_in_packages(file):  # pytest, a launcher
+    if not isinstance(file, str) or not file.endswith(".py") or installed_path(file):  # pytest, a launcher
         return None
     return str(Path(file).absolute())
 

@@ -170,6 +170,7 @@ def _end_recording(recorder: Recorder, started: float) -> None:
             for frame in footer["stack"][-1:]:
                 recorder.record_source(frame["file"], {})
             recorder.record_program()
+            recorder.record_packages()
             recorder.note("end", footer)  # the last event: from then on others may fold the journal
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end

@@ -27,6 +27,7 @@ from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.later_calls import LaterCalls
+from dynadiag.capture.loaded_packages import LoadedPackages
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
 from dynadiag.capture.run_metadata import cell_namer
@@ -67,6 +68,7 @@ class Recorder(logging.Handler):
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
         self.later_calls = LaterCalls()
+        self._packages = LoadedPackages()
         self.objects = ObjectNumbers()
         self._warm: str | None = None  # the payload of the mark of the warm-up's end, of this process or its parent
         self._reopened = 0
@@ -186,6 +188,7 @@ class Recorder(logging.Handler):
                     self._cache_lookups.clear()
                     self.collectives.reset()
                     self.later_calls.forget_calls()
+                    self._packages = LoadedPackages()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -313,6 +316,7 @@ class Recorder(logging.Handler):
         if data is None:
             return
         self.append("export", data, {})
+        self.record_packages()
         places = [data, *data["callers"], *data.get("stack", ())]
         for file in dict.fromkeys(place.get("file") for place in places):
             self.record_source(file, {})
@@ -369,6 +373,11 @@ class Recorder(logging.Handler):
         """Append the text of the main file if none is recorded: what it calls may tell why nothing was compiled."""
         if not self._files:
             self.record_source(self._program, {})
+
+    def record_packages(self) -> None:
+        """Append which modules that were loaded since the last call are of packages, where no path says so."""
+        if files := self._packages.new_files():
+            self.append("packages", files, {})
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:
         """Append the text of one of the user's files as it is now, once; if `library`, also of torch's and Python's."""

@@ -38,8 +38,9 @@ from dynadiag.diff.value_differences import value_differences, value_notes
 from dynadiag.explanation.formatting import brief, brief_pair, count
 from dynadiag.explanation.identity import parsed
 from dynadiag.explanation.run_end import read_end
+from dynadiag.explanation.source import package_files
 from dynadiag.explanation.source_search import return_line
-from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name, path_in_packages
+from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile
 from dynadiag.recording.torch_text.sources import input_names, with_program_names
@@ -444,7 +445,8 @@ def _both_have(names: tuple[str, str], scopes: tuple[_Scopes, _Scopes]) -> bool:
 
 
 def _scopes(recording: Recording) -> _Scopes:
-    own = (text for file, text in recording.sources().items() if path_in_packages(file) is None)
+    inside = package_files(recording).inside
+    own = (text for file, text in recording.sources().items() if inside(file) is None)
     trees = map(parsed, own)
     return [_scope(node) for tree in trees if tree is not None for node in ast.walk(tree)]
 

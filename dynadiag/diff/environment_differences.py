@@ -16,9 +16,8 @@ from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import ENVIRONMENT, Difference
 from dynadiag.diff.guard_changes import thread_count
 from dynadiag.explanation.formatting import brief
-from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
+from dynadiag.explanation.source import event_data, first_event_data, package_files, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
-from dynadiag.recording.code_origin import path_in_packages
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event, Graph, Guard
 from dynadiag.recording.torch_text.comparable import is_unreadable, without_addresses
@@ -227,6 +226,12 @@ def source_differences(before: Recording, after: Recording, pairs: Sequence[Comp
     ]
 
 
+def _own_files(recording: Recording) -> list[str]:
+    """The recorded files without those of libraries, which have versions."""
+    inside = package_files(recording).inside
+    return [file for file in recording.source_files() if inside(file) is None]
+
+
 def matching_files(before: Recording, after: Recording, pairs: Sequence[CompilePair]) -> dict[str, str]:
     """Return the files of the second run, each with the one that it was in the first.
 
@@ -238,9 +243,7 @@ def matching_files(before: Recording, after: Recording, pairs: Sequence[CompileP
     for now, was in found:
         if now is not None and was is not None:
             files.setdefault(now, was)
-    old, new = (
-        [file for file in side.source_files() if path_in_packages(file) is None] for side in (before, after)
-    )  # a library that was called has a version
+    old, new = map(_own_files, (before, after))
     for now in new:
         named = [[each for each in side if Path(each).name == Path(now).name] for side in (old, new)]
         was = now if now in old else named[0][0] if len(named[0]) == len(named[1]) == 1 else None

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from dynadiag.explanation.identity import Function, enclosing_function, nodes_of, parsed
-from dynadiag.explanation.owner import owner_of
 from dynadiag.recording.records import Frame, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_steps
 
@@ -35,8 +34,10 @@ class Made:
 def made_at(
     subjects: Collection[str], item: Recompile, caller: Frame | None, sources: Mapping[str, str]
 ) -> Made | None:
-    """Where the tensors with these sources are made that a function was compiled again for."""
-    text = sources.get(caller.file) if caller is not None and owner_of(caller.file).is_user else None
+    """Where the tensors with these sources are made that a function was compiled again for. ``caller`` is the frame of
+    the program that called it, None where a library did.
+    """
+    text = sources.get(caller.file) if caller is not None else None
     if caller is None or text is None or not subjects:
         return None
     parameters = _parameters(sources.get(item.file or ""), item.line)

@@ -42,7 +42,7 @@ from dynadiag.explanation.unknown_values import (
     uses_of_number,
 )
 from dynadiag.known_fixes import KnownFix, known_fixes
-from dynadiag.recording.code_origin import module_at, path_in_packages
+from dynadiag.recording.code_origin import module_at
 from dynadiag.recording.records import EXPORT, Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
@@ -95,12 +95,12 @@ class BreakCase:
     @property
     def owner(self) -> Owner:
         """Whose the line is."""
-        return owner_of(self.item.span.file)
+        return owner_of(self.item.span.file, self.run.packages)
 
     @property
     def known(self) -> KnownFix | None:
         """The change of a library's function that was proved to end this break."""
-        inside = path_in_packages(self.item.span.file or "")
+        inside = self.run.packages.inside(self.item.span.file)
         if not inside or self.source is None or self.item.span.line is None:
             return None
         return next(known_fixes(module_at(inside), self.source, self.item.span.line, self.item.gb_id), None)
@@ -114,7 +114,7 @@ class BreakCase:
     @property
     def entry(self) -> Frame | None:
         """The program's line in compiled code that leads to a library's; None where all that was compiled is theirs."""
-        return entry_frame(self.compiled_way)
+        return entry_frame(self.compiled_way, self.run.packages)
 
     @property
     def is_theirs(self) -> bool:
@@ -394,7 +394,7 @@ class BreakCase:
         """Whether torch itself breaks the graph in its own code, as around ``Optimizer.step``, or leaves a function of
         its optimizers' or of autocast's to Python, as ``GradScaler.step``."""
         inner = self.facts.inside.file or self.item.span.file
-        asked = self.item.gb_id == "GB0025" and owner_of(inner).name == "torch"
+        asked = self.item.gb_id == "GB0025" and owner_of(inner, self.run.packages).name == "torch"
         skipped = self.is_skip and any(mark in (self.facts.subject_file or "") for mark in _LEFT_TO_PYTHON)
         return (asked or skipped) and self.wrapper is None
 

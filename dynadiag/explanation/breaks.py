@@ -28,7 +28,6 @@ from dynadiag.recording.code_origin import (
     is_stdlib_file,
     is_torch_file,
     original_name,
-    path_in_packages,
     user_frame,
 )
 from dynadiag.recording.records import EXPORT, Break, SkippedFrame, Span
@@ -171,7 +170,7 @@ def _finding(sites: Sequence[Sequence[Break]], paid: dict[int, CallCost], run: R
     case = BreakCase(root, run, _left(entries, run), _whole(ids, run))
     cost = _cost(case, group, ids, paid)
     known = partial(identity, rule, root.gb_id, root.function, sources=run.sources, cause="" if root.gb_id else kind)
-    owner, entry = owner_and_entry(root.span.file, root.user_stack)
+    owner, entry = owner_and_entry(root.span.file, root.user_stack, run.packages)
     return Finding(
         rule=rule,
         id=root.gb_id,
@@ -308,7 +307,7 @@ def _cause_text(case: BreakCase) -> str | None:
     inner = root.facts.inside
     if inner.file is None:
         return text or None
-    file = path_in_packages(inner.file) or inner.file
+    file = case.run.packages.inside(inner.file) or inner.file
     apart = "\n" if "\n" in text.strip() else " "  # it goes on after a sentence, and below lines of code
     return f"{text}{apart}(It is inside what this line calls: {file}:{inner.line}, in {root.facts.inside_function}.)"
 

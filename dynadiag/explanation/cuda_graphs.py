@@ -25,6 +25,7 @@ from dynadiag.explanation.remedy import Remedy, Trial, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.recording.json_values import float_or_none, int_or_none, json_object, list_or_empty
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import Compile, Event, Guard, Span
 from dynadiag.recording.torch_text.reasons import (
     CUDA_GRAPH_RECORDED,
@@ -318,7 +319,7 @@ CUDA_GRAPHS: tuple[Remedy[CudaGraph], ...] = (
 
 
 def cuda_graph_findings(
-    graphs: Iterable[CudaGraph], compiles: Iterable[Compile], sources: Mapping[str, str]
+    graphs: Iterable[CudaGraph], compiles: Iterable[Compile], sources: Mapping[str, str], packages: PackageFiles
 ) -> list[Finding]:
     """Return one finding for each function that torch left without a CUDA graph, or recorded again, for one reason."""
     known = {each.compile_id: each for each in compiles}
@@ -328,10 +329,12 @@ def cuda_graph_findings(
             compile_ = known.get(graph.compile_id)
             of = None if compile_ is None else (compile_.file, compile_.function)
             groups[of, graph.what, graph.kind or graph.reason, graph.file, graph.line].append(graph)
-    return [_finding(group, known.get(group[0].compile_id), sources) for group in groups.values()]
+    return [_finding(group, known.get(group[0].compile_id), sources, packages) for group in groups.values()]
 
 
-def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str]) -> Finding:
+def _finding(
+    group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapping[str, str], packages: PackageFiles
+) -> Finding:
     graph = group[0]
     place = Span(graph.file, graph.line)
     if graph.file is None and compile_ is not None:
@@ -343,7 +346,7 @@ def _finding(group: Sequence[CudaGraph], compile_: Compile | None, sources: Mapp
     code = f"the backward of {code}" if graph.backward else code
     what = _WHAT[graph.what].format(value=graph.value)
     stack = () if compile_ is None else compile_.user_stack
-    owner, entry = owner_and_entry(place.file, stack)
+    owner, entry = owner_and_entry(place.file, stack, packages)
     return Finding(
         rule=Rule.CUDA_GRAPH,
         id=None,

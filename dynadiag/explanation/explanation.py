@@ -6,7 +6,7 @@ It is a pure function of a recording. The renderers (text, JSON, the browser) ad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dynadiag.explanation.breaks import break_findings, group_breaks, roots
 from dynadiag.explanation.cache_bypass import bypass_findings
@@ -31,12 +31,13 @@ from dynadiag.explanation.skipped import (
     with_later_calls,
     with_operators,
 )
-from dynadiag.explanation.source import ExplainedRecording
+from dynadiag.explanation.source import ExplainedRecording, package_files
 from dynadiag.explanation.timing import Timing, timing
 from dynadiag.explanation.values import ValueTable, read_values, value_findings
 from dynadiag.explanation.warm_up import AfterWarmUp, WarmUp, read_warm_up
 from dynadiag.recording.code_origin import is_torch_file, original_name
 from dynadiag.recording.digest.graphs import printed_inputs
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import (
     EXPORT,
     Break,
@@ -66,7 +67,7 @@ class Explanation:
     below are what it was made from. ``sources`` maps a file to its text as it was recorded; a file whose text was not
     kept is not in it. ``notes`` are sentences on what could not be seen. ``warm`` is there where warm calls were
     profiled, as `dynadiag compare` does, ``coverage`` where operator calls were counted, ``values`` where the values of
-    nodes were recorded.
+    nodes were recorded. ``packages`` tells which files are a library's.
     """
 
     run: Run
@@ -89,6 +90,7 @@ class Explanation:
     export_count: int = 0
     warm_up: WarmUp | None = None
     values: ValueTable | None = None
+    packages: PackageFiles = field(default_factory=PackageFiles)
 
     @property
     def roots(self) -> tuple[Break, ...]:
@@ -152,6 +154,7 @@ def explain(recording: ExplainedRecording, registry: Registry | None = None, *, 
         notes=run.run.notes,
         timing=timing(run.compiles, run.recompiles, recording.lowered(), guards),
         warm=run.warm,
+        packages=run.packages,
         cuda_graphs=run.cuda_graphs,
         coverage=run.coverage,
         warm_up=warm_up,
@@ -168,7 +171,9 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence
     graphs, symbols = recording.graphs(), recording.symbols()
     failed = {item.compile_id for item in compiles if item.outcome == "error"}
     nodes = {each.compile_id: recording.nodes(each.index) for each in graphs if _is_first(each, failed)}
-    files = _files(breaks, compiles, recompiles) | {node.span.file for each in nodes.values() for node in each}
+    packages = package_files(recording)
+    files = _files(breaks, compiles, recompiles, packages)
+    files |= {node.span.file for each in nodes.values() for node in each}
     bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses or not any(files) else set()
     end, exports = read_end(recording), read_exports(recording)
@@ -212,6 +217,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence
         torch_objects=torch_objects(guards),
         within_ddp=compiled_within_ddp(recording, compiles),
         cuda_graphs=cuda_graphs,
+        packages=packages,
     )
 
 
@@ -224,7 +230,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
     found += bypass_findings(run.bypasses, run.compiles, run.sources)
-    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources)
+    found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources, run.packages)
     found += value_findings(run.values, run.sources)
     return ranked(with_later_calls(with_operators(found), run))
 
@@ -290,13 +296,16 @@ def _generation(compile_id: str) -> int:
     return int(number) if number.isdecimal() else 1
 
 
-def _files(breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile]) -> set[str | None]:
+def _files(
+    breaks: Iterable[Break], compiles: Iterable[Compile], recompiles: Iterable[Recompile], packages: PackageFiles
+) -> set[str | None]:
     """Every file that a view may quote a line of, or that has the call of what was compiled again."""
     again = {item.compile_id for item in recompiles}
     files = {item.span.file for item in breaks} | {frame.file for item in breaks for frame in item.user_stack}
     for compile_ in compiles:
         files.add(compile_.file)
-        if compile_.outcome == "error" or compile_.compile_id in again or not owner_of(compile_.file).is_user:
+        users = owner_of(compile_.file, packages).is_user
+        if compile_.outcome == "error" or compile_.compile_id in again or not users:
             files.update(frame.file for frame in compile_.user_stack)
     for recompile in recompiles:
         files.update({recompile.file, *(reason.file for reason in recompile.reasons)})

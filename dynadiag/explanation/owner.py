@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from dynadiag.recording.code_origin import is_generated_file, is_stdlib_file, is_torch_file, path_in_packages
+from dynadiag.recording.code_origin import is_generated_file, is_stdlib_file, is_torch_file
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import Frame
 
 __all__ = ["Owner", "entry_frame", "owner_and_entry", "owner_of"]
@@ -24,26 +25,26 @@ class Owner:
         return not self.name
 
 
-def owner_of(file: str | None) -> Owner:
-    """Return the owner of a file. What is installed in no folder of packages is the user's: it may be a checkout."""
+def owner_of(file: str | None, packages: PackageFiles) -> Owner:
+    """Return the owner of a file. What no package was installed with is the user's: it may be a checkout."""
     if file is None or (is_generated_file(file) and not is_torch_file(file)):
         return Owner()
     if is_torch_file(file):
         return Owner("torch")
     if is_stdlib_file(file):
         return Owner("Python")
-    if inside := path_in_packages(file):
+    if inside := packages.inside(file):
         return Owner(PurePath(inside).parts[0].removesuffix(".py"))
     return Owner()
 
 
-def entry_frame(stack: Iterable[Frame]) -> Frame | None:
+def entry_frame(stack: Iterable[Frame], packages: PackageFiles) -> Frame | None:
     """Return the innermost frame of the program's own on the way to a library's line."""
-    own = [frame for frame in stack if owner_of(frame.file).is_user]
+    own = [frame for frame in stack if owner_of(frame.file, packages).is_user]
     return own[-1] if own else None
 
 
-def owner_and_entry(file: str | None, stack: Iterable[Frame]) -> tuple[Owner, Frame | None]:
+def owner_and_entry(file: str | None, stack: Iterable[Frame], packages: PackageFiles) -> tuple[Owner, Frame | None]:
     """Return the owner of a line's file, and for a library's line the program's own frame that leads there."""
-    owner = owner_of(file)
-    return owner, None if owner.is_user else entry_frame(stack)
+    owner = owner_of(file, packages)
+    return owner, None if owner.is_user else entry_frame(stack, packages)

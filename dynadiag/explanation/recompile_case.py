@@ -173,7 +173,7 @@ def cases_of(
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
     ``numbers`` are the compiles and sources of symbols that torch needed the number of, ``torch_objects`` those of
-    objects of torch's own. ``caller`` is the frame that called the function.
+    objects of torch's own. ``caller`` is the frame of the program that called the function.
     """
     own = own_changes(item, computed)
     given = (each.fact for each in own if not is_from_before_break(each.fact, computed))

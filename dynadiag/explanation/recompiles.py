@@ -161,7 +161,8 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         superseded = (each for each in met.reasons if not is_special_size(each))
         failed |= {(_function(met), each.against, each.source) for each in superseded}
         computed = computed_names(run.sources.get(item.file or ""), item.line)
-        caller = next(iter(run.callers(item.compile_id)[-1:]), None)
+        callers = run.callers(item.compile_id)[-1:]
+        caller = next((each for each in callers if owner_of(each.file, run.packages).is_user), None)
         cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects, caller)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
@@ -314,7 +315,7 @@ def _finding(group: _Group, run: RunRecords, cause: int | None) -> Finding:
     span = _place(item, cases, run)
     ids = tuple(each.compile_id for each in group.items)
     changed = what_changed(cases[0].changes[0]) if cases else "no reason was recorded"
-    owner, entry = owner_and_entry(span.file, run.stack(item.compile_id))
+    owner, entry = owner_and_entry(span.file, run.stack(item.compile_id), run.packages)
     return Finding(
         rule=rule,
         id=None,
@@ -350,7 +351,8 @@ def _place(item: Recompile, cases: Sequence[RecompileCase], run: RunRecords) -> 
     in a function of its own, the program's."""
     own = Span(cases[0].fact.file, cases[0].fact.line) if cases else Span(None, None)
     function = enclosing_function(run.sources.get(own.file or ""), own.line)
-    is_wrapped = (item.file or "").endswith(_DECORATOR) and function is not None and owner_of(own.file).is_user
+    is_users = owner_of(own.file, run.packages).is_user
+    is_wrapped = (item.file or "").endswith(_DECORATOR) and function is not None and is_users
     return Span(own.file, function.lineno) if is_wrapped and function else Span(item.file, item.line)
 
 

@@ -14,6 +14,7 @@ from dynadiag.explanation.source import ExplainedRecording, event_data
 from dynadiag.explanation.values import ValueTable
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.json_values import list_or_empty
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
@@ -115,7 +116,8 @@ class RunRecords:
     there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
     ``torch_objects`` are the compiles and sources of objects of torch's own classes, ``within_ddp`` the compiles that
     were begun in the forward of `DistributedDataParallel`, where that was compiled. ``later_calls`` counts the
-    calls of a compiled function after torch had left it to Python, by the line that calls.
+    calls of a compiled function after torch had left it to Python, by the line that calls. ``packages`` tells whose a
+    file is.
     """
 
     run: Run
@@ -141,6 +143,7 @@ class RunRecords:
     torch_objects: Collection[tuple[str, str]] = ()
     within_ddp: Collection[str] = ()
     cuda_graphs: tuple[CudaGraph, ...] = ()
+    packages: PackageFiles = field(default_factory=PackageFiles)
 
     @property
     def failed(self) -> set[str]:

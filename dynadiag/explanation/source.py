@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import (
     Break,
     CacheLookup,
@@ -22,7 +23,14 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["ExplainedRecording", "event_data", "first_event_data", "first_payload", "recorded_variables"]
+__all__ = [
+    "ExplainedRecording",
+    "event_data",
+    "first_event_data",
+    "first_payload",
+    "package_files",
+    "recorded_variables",
+]
 
 T = TypeVar("T")
 
@@ -76,6 +84,12 @@ def first_payload(recording: ExplainedRecording, kind: str, form: type[T]) -> T 
         except msgspec.MsgspecError:  # a damaged event, or one of another version
             return None
     return None
+
+
+def package_files(recording: ExplainedRecording) -> PackageFiles:
+    """Return the files of packages, as the recorder found them; of a log made without it, what paths say."""
+    found = (data.items() for _, data in event_data(recording, "dynadiag_packages"))
+    return PackageFiles({file: inside for each in found for file, inside in each if isinstance(inside, str)})
 
 
 def recorded_variables(recording: ExplainedRecording) -> dict[str, str] | None:

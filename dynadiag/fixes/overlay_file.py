@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dynadiag import __version__, overlay_runtime
 from dynadiag.fixes.edits import Edit, apply_edits, unified_diff
-from dynadiag.fixes.installed_file import installed_file
 from dynadiag.fixes.project import Project, is_library, module_of
 from dynadiag.overlay_runtime import Change, functions_in
+from dynadiag.recording.package_files import installed_file
 
 _SHOWN = 100  # columns of a header's line
 _RUNTIME_HEAD = re.compile(r'\A""".*?"""\n+from __future__ import annotations\n', re.S)

@@ -27,9 +27,10 @@ class FixProblem:
 
     ``file`` is the user's file relative to the project, or the name of a package's file (`Project.name`); ``None`` if
     the cause is in neither. ``span`` is the place of a break, and the function of a recompile. ``cause`` is why torch
-    breaks there, as `explain` says. ``source``, ``was`` and ``now`` are those of the guard that failed, and ``guarded``
-    is the user's line that set it up. ``stack`` leads to the call of the compiled function; a file in it is relative to
-    the project, and empty where it is not the user's. ``identity`` is the same in every run.
+    breaks there, as `explain` says. ``source``, ``was`` and ``now`` are those of the guard that failed. ``guarded`` is
+    the user's line that needs the value, where torch says it, else the one that set the guard up. ``stack`` leads to
+    the call of the compiled function; a file in it is relative to the project, and empty where it is not the user's.
+    ``identity`` is the same in every run.
     """
 
     kind: str  # "break" | "recompile"
@@ -162,6 +163,17 @@ def _in_project(stack: Iterable[Frame], project: Project) -> tuple[Frame, ...]:
     return tuple(replace(frame, file=project.relative(frame.file) or "") for frame in stack)
 
 
+def _needed(compile_id: str, explanation: Explanation, project: Project) -> dict[str | None, Span]:
+    """Where a compile needed the number of a symbol, by the symbol's source: the innermost line of the project's."""
+    found: dict[str | None, Span] = {}
+    for symbol in explanation.symbols:
+        if symbol.event == "specialized" and symbol.compile_id == compile_id:
+            for frame in _in_project(symbol.user_stack, project)[::-1]:
+                if frame.file:
+                    found.setdefault(symbol.source, Span(frame.file, frame.line))
+    return found
+
+
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = _in_project(found_at, project)
@@ -169,6 +181,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     cases = cases_of(item, computed, sources=explanation.sources)
     facts = [change.fact for case in cases for change in case.changes]
+    needed = _needed(item.compile_id, explanation, project)
     for case in cases:
         advice = advise_on((case,), explanation.run.torch)  # once: a list of a thousand numbers is one case
         for change in case.changes:
@@ -186,7 +199,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                     source=fact.source,
                     was=change.was,
                     now=fact.now,
-                    guarded=Span(project.relative(fact.file), fact.line),
+                    guarded=needed.get(fact.source, Span(project.relative(fact.file), fact.line)),
                     also=tuple(other.source for other in facts if other.source and other is not fact),
                     stack=stack,
                     advice=advice,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynadiag.errors import DynadiagError
-from dynadiag.fixes.installed_file import installed_file
 from dynadiag.recording.code_origin import module_at, path_in_packages
+from dynadiag.recording.package_files import installed_path
 from dynadiag.trial.program import Program
 
 _PACKAGES = "site-packages"  # in the name of a library's file: no name of the user's begins so
@@ -59,23 +59,23 @@ class Project:
         except ValueError:
             return None
         hidden = any(part in _SKIPPED or part.startswith(".") for part in path.parts)
-        if hidden or not (self.root / path).is_file() or installed_file(self.root / path, self.root):
+        if hidden or not (self.root / path).is_file():
             return None
-        return path.as_posix()
+        inside = installed_path(file)
+        below = inside is not None and len(Path(inside).parts) <= len(path.parts)  # else the root is the package's
+        return None if below else path.as_posix()
 
     def name(self, file: str | None) -> str | None:
         """The name of a file that fix may change: the project's own as `relative`, or an installed package's."""
         if (own := self.relative(file)) is not None or file is None or not file.endswith(".py"):
             return own
-        path, inside = Path(file), path_in_packages(file)
-        listed = installed_file(path) if inside is None else None
-        inside = listed.inside if listed else inside
+        path, inside = Path(file), installed_path(file)
         if inside is None or inside.partition("/")[0] in _NOT_CHANGED:
             return None
         name = f"{_PACKAGES}/{inside}"
         if name not in self.installed and path.is_file():
             # First met where it is installed, or in a copy of the project: a changed copy has the same name.
-            copied = listed is not None and path.is_relative_to(self.root)
+            copied = path_in_packages(file) is None and path.is_relative_to(self.root)
             self.installed[name] = path.relative_to(self.root) if copied else path
         return name if name in self.installed else None
 

@@ -22,7 +22,7 @@ _TORCH = re.compile(
 # Python's own library, wherever it is installed, but not what is installed into it.
 _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-packages[/\\])|^<frozen ")
 # The folders of installed packages: of an environment, of Debian, of conda.
-_PACKAGES = re.compile(r".*[/\\](?:site|dist)-packages[/\\](?P<inside>.+)", re.S)
+_PACKAGES = re.compile(r"[/\\](?:site|dist)-packages(?=[/\\])")
 # Modules that Inductor wrote, and torch's own names of functions without a file.
 _GENERATED = re.compile(r"(?<!\.py)(?<!\]>)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
 # The recorder's name of a notebook's cell (`capture.cells`).
@@ -91,9 +91,11 @@ def is_generated_file(file: str) -> bool:
 
 
 def path_in_packages(file: str) -> str | None:
-    """The path of an installed file from its package on (``torch/nn/modules/linear.py``). ``None`` for other files."""
-    found = _PACKAGES.fullmatch(file)
-    return found and found["inside"]
+    """The path from its package on (``torch/nn/modules/linear.py``) of a file in a folder of packages, else ``None``.
+    Whether a file elsewhere is of a package is known to `package_files`.
+    """
+    _, *inside = _PACKAGES.split(file)
+    return (inside[-1][1:] or None) if inside else None
 
 
 def module_at(path: str) -> str:

@@ -5,15 +5,17 @@ This needs the generated code, so it is read on request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from dynadiag.explanation.source import package_files
 from dynadiag.kernels.document_links import NodeOrigin, read_origins
 from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
 from dynadiag.kernels.read_modules import generated_modules
 from dynadiag.kernels.timing import Roofline, saved_times
-from dynadiag.recording.code_origin import is_user_file, path_in_packages
+from dynadiag.recording.code_origin import is_user_file
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Frame
 from dynadiag.render.clean import clean_line
@@ -73,7 +75,7 @@ def read_kernel_costs(
     ``callers_of`` gives the frames that led to the compiled function.
     """
     found: KernelCosts = {}
-    scale = Roofline(times=saved_times(recording))
+    scale, packages = Roofline(times=saved_times(recording)), package_files(recording)
     for compile_id in compile_ids:
         graphs = recording.graphs(compile_id)
         if sum(graph.nodes for graph in graphs) > _MAX_NODES:
@@ -84,7 +86,9 @@ def read_kernel_costs(
         for module in generated_modules(recording, compile_id):
             share = f"{text} in this graph" if (text := share_text(module.calls)) else ""
             for call in module.calls:
-                cost = _cost(module, call, scale, origins, above, recording.run.cwd)
+                made = [origins[name] for name in call.dynamo_nodes if name in origins]
+                lines = _lines(call, made, above, packages, recording.run.cwd)
+                cost = _cost(module, call, scale, made, above, lines)
                 cost = replace(cost, fusion=tuple(map(clean_line, filter(None, (share, *refusal_texts(call))))))
                 found.setdefault((call.event, call.name), []).append(cost)
     return found
@@ -94,11 +98,10 @@ def _cost(
     module: GeneratedModule,
     call: KernelCall,
     scale: Roofline,
-    origins: Mapping[str, NodeOrigin],
+    made: Sequence[NodeOrigin],
     above: Sequence[Frame],
-    cwd: str | None,
+    lines: tuple[str, ...],
 ) -> KernelCost:
-    made = [origins[name] for name in call.dynamo_nodes if name in origins]
     tensor = module.graph.nodes[call.nodes[-1]].tensor if call.nodes and call.nodes[-1] in module.graph.nodes else None
     time = scale.time_of(call)
     return KernelCost(
@@ -107,7 +110,7 @@ def _cost(
         stage=call.stage or "",
         shape=f"{tensor.dtype}[{', '.join(tensor.sizes)}]" if tensor is not None else "",
         modules=tuple(dict.fromkeys(clean_line(origin.modules[-1]) for origin in made if origin.modules)),
-        lines=_lines(call, made, above, cwd),
+        lines=lines,
         chain=short_chain([*above, *made[0].frames]) if made else "",
         bytes_moved=call.cost.bytes_moved,
         flops=call.cost.flops,
@@ -117,17 +120,19 @@ def _cost(
     )
 
 
-def _lines(call: KernelCall, origins: Sequence[NodeOrigin], above: Sequence[Frame], cwd: str | None) -> tuple[str, ...]:
+def _lines(
+    call: KernelCall, origins: Sequence[NodeOrigin], above: Sequence[Frame], packages: PackageFiles, cwd: str | None
+) -> tuple[str, ...]:
     """The lines that a call computes: the program's own, that called a library, where the frames are known."""
-    own = [_own_frame([*above, *origin.frames]) for origin in origins]
+    own = [_own_frame([*above, *origin.frames], packages) for origin in origins]
     places = [(frame.file, frame.line) for frame in own if frame is not None]
     places = places or [(place.file, place.line) for place in call.source_lines]
     guess = "?" if call.evidence == "dataflow" else ""
     return tuple(dict.fromkeys(f"{source_location(file, line, None, cwd)}{guess}" for file, line in places))
 
 
-def _own_frame(frames: Sequence[Frame]) -> Frame | None:
+def _own_frame(frames: Sequence[Frame], packages: PackageFiles) -> Frame | None:
     """The innermost frame of the program's own, not of a library; of code of a library alone its innermost one."""
     users = [frame for frame in frames if is_user_file(frame.file)]
-    own = [frame for frame in users if path_in_packages(frame.file) is None] or users
+    own = [frame for frame in users if packages.inside(frame.file) is None] or users
     return own[-1] if own else None

@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
-from dynadiag.recording.code_origin import is_torch_file, path_in_packages
+from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.package_files import installed_path
 from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
 
@@ -190,7 +191,7 @@ def _asserted(error: BaseException) -> str | None:
     if _deepest_torch_frame(error) is not None:
         return None
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not path_in_packages(frame.filename)]
+    own = [frame for frame in frames if not installed_path(frame.filename)]
     source = _source(own[-1]) if own else None
     if not isinstance(error, AssertionError):
         return source if source is not None and own[-1] is frames[-1] and source.startswith("raise ") else None
@@ -245,7 +246,7 @@ def _exported_line(error: BaseException) -> list[tuple[str, int]]:
     frames = list(traceback.walk_tb(error.__traceback__))
     called = called_api([frame for frame, _ in frames])
     below = [(frame.f_code.co_filename, line) for frame, line in frames[called[0] :]] if called else []
-    own = [place for place in below if not path_in_packages(place[0]) and not place[0].startswith(_OURS)]
+    own = [place for place in below if not installed_path(place[0]) and not place[0].startswith(_OURS)]
     return own[-1:]
 
 

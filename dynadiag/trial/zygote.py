@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from dynadiag.recording.code_origin import path_in_packages
+from dynadiag.recording.package_files import installed_path
 from dynadiag.trial import process
 from dynadiag.trial.child_processes import install_hooks
 from dynadiag.trial.context import TRIAL
@@ -340,7 +340,7 @@ def _clock_reader() -> str | None:
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not file.endswith(".py") or file.startswith((_OURS, standard_library)):
             continue
-        if path_in_packages(file):  # of this environment, the user's or another one on `sys.path`
+        if installed_path(file):  # of this environment, the user's or another one on `sys.path`
             continue
         with contextlib.suppress(OSError):
             if _CLOCK_IMPORT.search(Path(file).read_bytes()):

@@ -22,6 +22,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.recording.import_export import import_log
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
+from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.reasons import overwritten_output
 from dynadiag.render.json_document import document
@@ -188,7 +189,7 @@ def test_code_that_is_recorded_again_since_tensors_moved_is_told_once(tmp_path: 
     with open_recording(tmp_path / "run.dynadiag") as recording:
         (graph,) = read_cuda_graphs(recording)
     assert (graph.what, graph.compile_id, graph.kind, graph.value) == ("re-recorded", "0/0", "moved", "3")
-    (finding,) = cuda_graph_findings([graph], (), {})
+    (finding,) = cuda_graph_findings([graph], (), {}, PackageFiles())
     assert finding.evidence == (Fact("moved", "`primals_2`", Span("/u/p.py", 4)),)
 
 

@@ -844,6 +844,26 @@ ADVERSARIES = {
         "print('x', x[0])\nx.mul_(2)\nreturn x.clone()", "print('x', x[0])", _AFTER
     ),
     "a line of another comes first": _print("print('first')\nreturn note(x)", "print('first')", _AFTER, _NOTE),
+    "a number that is shown is a truth": _change(
+        "y = x * 2\nwarnings.warn(f'{n} rows')\nreturn y",
+        "warnings.warn(f'{n} rows')",
+        _WITHIN,
+        "printed",
+        "call(torch.randn(3), True)",
+        "import warnings\n\nwarnings.showwarning = lambda message, *_, **__: print(message)\n"
+        "warnings.simplefilter('always')\n\n",
+        "x, n: int",
+        compiled=True,
+    ),
+    "what is warned of is counted behind it": _change(
+        "y = x * 2\nwarnings.warn('two')\nreturn y * SEEN[0]",
+        "warnings.warn('two')",
+        _WITHIN,
+        "results gradients",
+        head="import warnings\n\nSEEN = [0]\n\n\ndef note(*args, **kwargs):\n    SEEN[0] += 1\n\n\n"
+        "warnings.showwarning = note\nwarnings.simplefilter('always')\n\n",
+        compiled=True,
+    ),
     "a message on a condition shows what changes afterwards": _print(
         "if x.sum() > 0:\n    print('x', x)\nx.add_(1)\nreturn x * 2", "x.sum() > 0", "function of its own"
     ),

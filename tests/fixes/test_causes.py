@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +50,36 @@ def test_a_size_is_met_where_it_can_become_a_symbol() -> None:
     assert _each_once(found) == (found[1],)
     assert _each_once(found[:1]) == (found[0],)
     assert _each_once(found[1:]) == (found[1],)
+
+
+SIZED = """import torch
+
+
+@torch.compile(backend="eager")
+def f(x):
+    y = x.sin()
+    return y, f"{x.shape[0]} rows"
+
+
+def run():
+    for rows in (3, 4):
+        f(torch.ones(rows))
+"""
+
+
+def test_a_size_is_met_where_its_number_is_needed_not_where_its_tensor_is_used_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sized_main.py"
+    file.write_text(SIZED)
+    monkeypatch.syspath_prepend(tmp_path)
+    torch._dynamo.reset()
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        importlib.import_module("sized_main").run()
+    monkeypatch.delitem(sys.modules, "sized_main")
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (problem,) = problems.problems_of(explain(recording), Project.of(Program(str(file))))
+    assert (problem.source, problem.guarded) == ("L['x'].size()[0]", Span("sized_main.py", 7))
 
 
 def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:

@@ -209,7 +209,7 @@ print(step(torch.arange(8.0)).sum())
 def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph(tmp_path: Path) -> None:
     code, document, patch = fix(FORGOTTEN, tmp_path)
     assert (code, document["evidence"]["breaks"]) == (0, [2, 0])
-    assert "_in_graph" in patch.read_text()
+    assert "(_ORDER" in patch.read_text()
 
 
 LOGS_FIRST = """import logging
@@ -239,7 +239,7 @@ def test_what_is_shown_after_the_graph_moves_into_it_for_a_recompile(tmp_path: P
     """The graph prints the size that changes, so that what comes before it is shown there as well."""
     code, document, patch = fix(LOGS_FIRST, tmp_path)
     assert (code, document["evidence"]["breaks"], document["evidence"]["recompiles"]) == (0, [2, 0], [3, 0])
-    assert "_in_graph" in patch.read_text()
+    assert "(_ORDER" in patch.read_text()
 
 
 TWO_WAITS = """import time

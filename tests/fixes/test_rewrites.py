@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
+from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 
 from dynadiag.fixes.candidate import Candidate, Refusal, Sources
-from dynadiag.fixes.edits import apply_edits
-from dynadiag.fixes.rewrites import CATALOGUE
+from dynadiag.fixes.edits import Edit, apply_edits
+from dynadiag.fixes.rewrites import CATALOGUE, effects
 from dynadiag.recording.records import Frame, Span
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, project_of, recompile_of
 
@@ -32,6 +32,18 @@ def one(text: str, marked: str, tmp_path: Path, **fields: object) -> list[str]:
     """The lines that each candidate for a break adds."""
     made = changed(text, candidates(text, problem_at(text, marked, **fields), tmp_path))
     return ["\n".join(line.strip() for line in each.splitlines() if line not in text.splitlines()) for each in made]
+
+
+ORDER = "_ORDER = torch.empty(0)  # each operator with an effect writes to it, by which they keep their order\n"
+
+
+def operator_text(name: str) -> str:
+    """The lines that are added for an operator with an effect that gets no value, but for its statement."""
+    return (
+        f'{ORDER}@torch.library.custom_op(\n"f::{name}",\nmutates_args=("order",),\n'
+        'schema="(Tensor(a!) order) -> ()",\ntags=(torch.Tag.cudagraph_unsafe,),\n)\n'
+        f"def {name}(order):\n{name}.register_fake(lambda order: None)\n"
+    )
 
 
 PRINTS = {
@@ -877,7 +889,9 @@ def test_a_warning_and_a_log_of_the_root_logger_are_called_after_the_graph_or_in
     line = f"torch._dynamo.config.reorderable_logging_functions.add({function})"
     after, within = one(text, f"{function}('long')", tmp_path)
     assert after == line
-    assert within.endswith(f"@_in_graph\ndef {name}(*args):\n{function}(*args)\n{name}('long')")
+    assert within == operator_text(name) + f"{name}(_ORDER)"
+    _, within = one(text.replace("'long'", "x"), f"{function}(x)", tmp_path)
+    assert within.endswith(f"@_in_graph\ndef {name}(*args):\n{function}(*args)\n{name}(x)")
 
 
 def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path) -> None:
@@ -886,7 +900,7 @@ def test_the_class_of_a_warning_stays_in_the_function_that_warns(tmp_path: Path)
     *_, within = changed(text, candidates(text, problem_at(text, call), tmp_path))
     space: dict[str, Any] = {}
     exec(within, space)
-    assert "_warn_futurewarning('old')" in within
+    assert "    _warn_futurewarning(_ORDER)\n" in within
     with pytest.warns(FutureWarning, match="^old$"):
         torch.compile(space["f"], backend="eager", fullgraph=True)(torch.ones(2))
 
@@ -929,19 +943,120 @@ def test_what_runs_in_the_graph_does_so_with_each_backend(backend: str, tmp_path
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("shown", ["'a message'", "f'a {MESSAGE}'", "name"])
 def test_what_has_no_tensor_runs_in_the_graph_with_each_backend(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shown: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = "warnings.warn('a message')"
-    text = f"import warnings\n{HEAD}def f(x, w):\n    y = (x * 2 + 1).softmax(-1)\n    {call}\n    return y @ w\n"
+    call = f"warnings.warn({shown})"
+    head = f"import warnings\n{HEAD}MESSAGE = 'message'\n\n\ndef f(x, w, name='a message'):\n"
+    text = f"{head}    y = (x * 2 + 1).softmax(-1)\n    {call}\n    return y @ w\n"
     found = [each for each in candidates(text, problem_at(text, call), tmp_path) if "within the graph" in each.title]
     (made,) = changed(text, found)
+    assert ("def _in_graph" in made) == (shown == "name")  # no type is said
     f = _module(made, monkeypatch, tmp_path)["f"]
     x, w = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
     torch._dynamo.reset()
     with pytest.warns(UserWarning, match="a message"):
         result = torch.compile(f, backend=backend, fullgraph=True)(x, w)
     torch.testing.assert_close(result, (x * 2 + 1).softmax(-1) @ w)
+
+
+SHOWS = """import torch
+
+SEEN = []
+
+
+def f(x, k: int = 3):
+    rows, _ = x.shape
+    SEEN.append((rows, k, len(x), x.sum().item(), float(x.detach().mean())))
+    y = x * 2
+    SEEN.append(y.sum().item())
+    y = y + 1
+    SEEN.append(y.mean().item())
+    return y
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_operator_keeps_its_place_and_takes_sizes_that_change(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, edits = Sources(project_of(SHOWS, tmp_path)), dict[Edit, None]()
+    for marked in ("x.sum().item()", "y.sum().item()", "y.mean().item()"):
+        first = next(each for each in effects.candidates(problem_at(SHOWS, marked), sources) if "in the" in each.title)
+        edits |= dict.fromkeys(first.edits)
+    text = apply_edits({"f.py": SHOWS}, edits)["f.py"]
+    assert ("_in_graph" in text, text.count("_ORDER = ")) == (False, 1)
+    space, plain = _module(text, monkeypatch, tmp_path), dict[str, Any]()
+    exec(SHOWS, plain)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(space["f"], backend=counter, fullgraph=True, dynamic=True)
+    for rows in (2, 3, 4):
+        x = torch.randn(rows, 4, requires_grad=True)
+        torch.testing.assert_close(compiled(x), plain["f"](x))
+    assert [type(each) for each in space["SEEN"][0]] == [int, int, int, float, float]
+    torch.testing.assert_close(space["SEEN"], plain["SEEN"], atol=1e-4, rtol=1e-4)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("with note() as n:\n        warnings.warn(f'{n}')", "f'{n}'"),
+        ("import math\n    warnings.warn(f'{math.pi}')", "f'{math.pi}'"),
+        ("n = 1\n    def g():\n        warnings.warn(f'{n}')\n    g()", "f'{n}'"),
+    ],
+)
+def test_what_the_function_alone_has_is_given_by_the_helpers(body: str, shown: str, tmp_path: Path) -> None:
+    text, call = f"import warnings\n{HEAD}def f(x):\n    {body}\n    return x\n", f"warnings.warn({shown})"
+    *_, within = one(text, call, tmp_path)
+    assert within.endswith(f"@_in_graph\ndef _warn(*args):\nwarnings.warn(*args)\n_warn({shown})")
+
+
+@pytest.mark.parametrize(("kept", "read", "value"), [("order", "x.sum()", "value_1"), ("SEEN", "order", "order")])
+def test_an_operator_takes_no_name_that_the_statement_uses(kept: str, read: str, value: str, tmp_path: Path) -> None:
+    text = f"{HEAD}{kept} = []\n\n\ndef f(x, order):\n    {kept}.append({read}.item())\n    return x\n"
+    text = text.replace(", order", "") if kept == "order" else text
+    first = next(each for each in one(text, f"{read}.item()", tmp_path) if "_append.register_fake" in each)
+    assert f"def _append(order_, {value}):\n" in first
+    assert first.endswith(f"_append(_ORDER, {read})")
+
+
+IN_ORDER = """
+
+SEEN = []
+whole = _in_graph(lambda a, b, n: SEEN.append((n, a.item(), b.item())))
+single = _in_graph(lambda a: SEEN.append(a.item()))
+
+
+def f(x):
+    whole(x.sum(), x.detach().mean(), x.shape[0])
+    y = x * 2
+    single(y.sum())
+    y = y + 1
+    single(y.mean())
+    return y
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_the_helpers_call_in_the_graph_keeps_its_order(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor of torch 2.11 to 2.14 moves operators with effects past each other, where that takes less memory."""
+    found = candidates(KEEPS_MORE, problem_at(KEEPS_MORE, "y.sum().item()"), tmp_path)
+    text = next(text for text in changed(KEEPS_MORE, found) if "@_in_graph" in text)
+    space = _module(text + IN_ORDER, monkeypatch, tmp_path)
+    torch._dynamo.reset()
+    compiled = torch.compile(space["f"], backend=backend, fullgraph=True, dynamic=True)
+    for rows in (2, 3):
+        x = torch.randn(rows, 4, requires_grad=True)
+        y = compiled(x)
+        y.sum().backward()
+        seen = [(rows, x.sum().item(), x.detach().mean().item()), (x * 2).sum().item(), y.mean().item()]
+        assert space["SEEN"] == [pytest.approx(each, abs=1e-5) for each in seen]
+        space["SEEN"].clear()
 
 
 LEFT_TO_A_BREAK = """
@@ -997,9 +1112,11 @@ def test_a_logger_is_called_by_a_function_of_the_module(tmp_path: Path) -> None:
         "torch._dynamo.config.reorderable_logging_functions.add(_log_info)\n"
         "_log_info('%d', 3)"
     )
-    assert within.endswith("@_in_graph\ndef _log_info(*args):\nlog.info(*args)\n_log_info('%d', 3)")
+    assert within == operator_text("_log_info") + "_log_info(_ORDER)"
+    _, within = one(text.replace("3)", "x)"), "log.info('%d', x)", tmp_path)
+    assert within.endswith("@_in_graph\ndef _log_info(*args):\nlog.info(*args)\n_log_info('%d', x)")
     within, after = one(text.replace("logging.getLogger('a')", "Report()"), "log.info('%d', 3)", tmp_path)
-    assert "@_in_graph\ndef _info():\n" in within
+    assert within == operator_text("_info") + "_info(_ORDER)"
     assert after.startswith("@torch.compiler.disable\ndef _info():\n")
 
 
@@ -1077,7 +1194,7 @@ def test_a_function_with_effects_alone_is_called_after_the_graph(tmp_path: Path)
     assert within.endswith("@_in_graph\ndef _write(m):\n_write(m)")
     assert later.startswith("@torch.compiler.disable\ndef _write(value_1):\nsys.stderr.write(value_1)\n")
     assert later.endswith("add(_write)\n_write(m)")
-    assert whole.endswith("return call\n@_in_graph")
+    assert whole.endswith(f"return call\n{ORDER}@_in_graph")
     used = one(text.replace("    note('a')", "    y = note('a')"), "sys.stderr.write(m)", tmp_path)
     assert used == [within, later, whole]
     assert one(text.replace("    sys", "    return sys"), "sys.stderr.write(m)", tmp_path) == []
@@ -1984,6 +2101,26 @@ def test_a_size_in_a_message_is_printed_from_within_the_graph(tmp_path: Path) ->
     assert len(found) == 3
 
 
+@pytest.mark.parametrize("call", ["warnings.warn", "logging.info", "log.info"])
+def test_a_size_in_a_warning_is_shown_from_within_the_graph(call: str, tmp_path: Path) -> None:
+    shown = f'        {call}(\n            f"rows {{x.shape[0]}}"\n        )\n        return x * n'
+    text = LOOP.replace("        return x * n", shown).replace("class ", "log = logging.getLogger('a')\n\n\nclass ", 1)
+    line = text[: text.index("rows")].count("\n") + 1  # of the value: torch says where the number is needed
+    first, *_ = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, line)
+    name = "_warn" if "warn" in call else "_log_info"
+    assert f'def {name}(order, value_1):\n{call}(\nf"rows {{value_1}}"\n' in first.replace(f"    {call}", call)
+    assert 'schema="(Tensor(a!) order, SymInt value_1) -> ()"' in first
+    assert first.endswith(f"{name}(_ORDER, x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)")
+
+
+def test_a_second_message_with_the_size_is_shown_from_within_the_graph_too(tmp_path: Path) -> None:
+    lines = '        print(f"rows {x.shape[0]}")\n        warnings.warn(f"{x.shape[0]} rows")\n        return x * n'
+    text = LOOP.replace("        return x * n", lines)
+    found = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, text[: text.index("print")].count("\n") + 1)
+    assert ["warnings.warn" in each for each in found[:2]] == [False, True]
+    assert "_warn(_ORDER, x.shape[0])" in found[1]
+
+
 def test_what_is_printed_before_a_size_is_printed_from_within_the_graph_too(tmp_path: Path) -> None:
     lines = '        warnings.warn("a")\n        print(f"rows {x.shape[0]}")\n        return x * n'
     text = LOOP.replace("        return x * n", lines)
@@ -1991,8 +2128,8 @@ def test_what_is_printed_before_a_size_is_printed_from_within_the_graph_too(tmp_
     first, second, *_ = recompiled(text, "L['x'].size()[0]", ("3", "4"), tmp_path, line)
     assert "_warn" not in first
     assert second.endswith(
-        "@_in_graph\ndef _warn(*args):\nwarnings.warn(*args)\n"
-        '_warn("a")\ntorch._higher_order_ops.print("rows {}", x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)'
+        "_warn.register_fake(lambda order: None)\n_warn(_ORDER)\n"
+        'torch._higher_order_ops.print("rows {}", x.shape[0])\ntorch._dynamo.mark_dynamic(x, 0)'
     )
     assert (
         len(recompiled(text.replace('("a")', '("a", stacklevel=2)'), "L['x'].size()[0]", ("3", "4"), tmp_path, line))

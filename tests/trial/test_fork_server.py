@@ -17,6 +17,7 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan, Switch
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
+from tests.fixes.library import install_package
 from tests.interpreters import warm
 
 PROGRAM = """
@@ -164,12 +165,11 @@ def test_a_program_whose_time_runs_on_while_it_is_stopped_is_run_whole(tmp_path:
     assert "alarm" in reason or "reads the clock (program.py)" in reason
 
 
-def test_a_program_without_a_clock_is_stopped_at_its_first_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["site-packages", "plugins"])
+def test_a_program_without_a_clock_is_stopped_at_its_first_call(tmp_path: Path, folder: str) -> None:
     """A package that is installed anywhere may read clocks: torch does."""
-    file, packages = tmp_path / "program.py", tmp_path / "site-packages"
-    packages.mkdir()
-    (packages / "installed.py").write_text("import time\n")
-    installed = f"import sys\nsys.path.insert(0, {str(packages)!r})\nimport installed\n"
+    file, packages = tmp_path / "program.py", install_package(tmp_path, {"reads.py": "import time\n"}, name=folder)
+    installed = f"import sys\nsys.path.insert(0, {str(packages)!r})\nimport fakelib.reads\n"
     file.write_text("from __future__ import annotations\nruntime = 'import time'  # time\n" + installed + COMPILES)
     with warm(), Runner(Program(str(file)), HOOKS) as runner:
         assert runner.start_forks(threads=1) is None

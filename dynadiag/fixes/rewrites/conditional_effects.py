@@ -76,7 +76,8 @@ def object_candidates(site: Site[cst.If | cst.IfExp]) -> Iterator[Candidate]:
         check_unread(file, made.function, [effect for each in statement.sides for effect in each.effects])
         if "self" in made.arguments:
             name = file.free_name(f"_{name_of(statement)}_if", of=found)
-            edits = *made.definition(name, WITHIN), statement.edit(made.call(name, CONDITION))
+            definition, call = made.written(name, WITHIN, CONDITION)
+            edits = *definition, statement.edit(call)
             both = tuple(Condition(file.name, *file.range(test)) for test in statement.tests)
             title = f"run what is done on the condition in a function of its own, which torch {WITHIN.when}"
             yield Candidate(title, "source", edits, _WHY_OBJECT, both)
@@ -202,6 +203,7 @@ def _calls(
         verb = "raise" if what == "raise" else "print"
         title = f"{verb} on the condition in a function of its own, which torch {way.when}"
         why = (_WHY_RAISE if way is WITHIN else _WHY_RAISE_LATER) if what == "raise" else _WHY
-        edits = (*made.definition(name, way), written(made.call(name, CONDITION)), *state[0])
+        definition, call = made.written(name, way, CONDITION)
+        edits = (*definition, written(call), *state[0])
         conditions = both if way is WITHIN else tuple(replace(each, sides=(True, False)) for each in both)
         yield Candidate(title, "source", edits, why, conditions, state[1])

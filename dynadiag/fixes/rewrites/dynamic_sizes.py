@@ -16,12 +16,13 @@ from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.call_sites import CallSite, call_sites, calling_file
 from dynadiag.fixes.rewrites.compiled_methods import compile_calls
-from dynadiag.fixes.rewrites.printing import all_in_graph, graph_print
+from dynadiag.fixes.rewrites.printing import all_in_graph, in_graph, prints
 from dynadiag.recording.torch_text.sources import is_local, size_of_argument
 
 # A size of 1 is compiled for itself, also where it is dynamic; the last mark is for sizes that no code depends on.
 MARKS = ("mark_dynamic", "maybe_mark_dynamic", "decorators.mark_unbacked")
 _MAX_COMPILES = 3
+_MORE = ("", ", with what comes before it", ", with all that is printed")
 _WHY = "torch compiles with a symbol for the size, and no value changes"
 
 
@@ -35,7 +36,7 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     printed = _printed(problem, sources)
     special = any(value in ("0", "1") for value in (*problem.was, problem.now))
     for site in call_sites(problem, sources, names) if wanted else ():
-        for more, edits in zip(("", ", with what comes before it"), printed, strict=False):
+        for more, edits in zip(_MORE, printed, strict=False):
             title = f"mark the size with `torch._dynamo.mark_dynamic`, and print it from within the graph{more}"
             changes = (*_marks(site, wanted, "mark_dynamic"), *edits)
             yield Candidate(title, "source", changes, f"{_WHY}; the operator prints the same text")
@@ -48,16 +49,22 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
 
 
 def _printed(problem: FixProblem, sources: Sources) -> list[tuple[Edit, ...]]:
-    """Return the edits that make the `print` of the size an operator of the graph.
+    """Return the edits that make the call that shows the size (`print`, a warning, a log) an operator of the graph.
 
-    The first choice is that `print` alone. The second is all that its function prints up to there.
+    The first choice is that call alone, then all that its function prints up to there, then all that it prints.
     """
     file = sources.file(problem.guarded.file) if problem.guarded is not None else None
-    call = file.at(problem.guarded, cst.Call) if file is not None and problem.guarded is not None else None
-    alone = graph_print(file, call) if file is not None and call is not None else None
-    if file is None or call is None or alone is None:
+    call = _shown_at(file, problem.guarded.line) if file is not None and problem.guarded is not None else None
+    if file is None or call is None:
         return []
-    return list(dict.fromkeys(edits for edits in ((alone,), all_in_graph(file, call)) if edits))
+    choices = in_graph(file, call), all_in_graph(file, call), all_in_graph(file, call, behind=True)
+    return list(dict.fromkeys(edits for edits in choices if edits))
+
+
+def _shown_at(file: ParsedSource, line: int | None) -> cst.Call | None:
+    """The call on a line that prints, warns or logs."""
+    around = (each for each in file.nodes(cst.Call) if line and file.line(each) <= line <= file.end_line(each))
+    return next((each for each in around if prints(file, each)), None)
 
 
 def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) -> tuple[Edit, ...]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from dynadiag.fixes.edits import Edit, ParsedSource
 from dynadiag.fixes.rewrites.conditions import Unsuitable
-from dynadiag.fixes.rewrites.effect_ways import Way
-from dynadiag.fixes.rewrites.numbers import kept, kept_tensor
+from dynadiag.fixes.rewrites.definitions import Definition
+from dynadiag.fixes.rewrites.effect_ways import ORDER, WITHIN, Way, operator
+from dynadiag.fixes.rewrites.kept_tensors import kept, kept_tensor
 from dynadiag.fixes.rewrites.outer_contexts import is_read
 from dynadiag.fixes.rewrites.side_expressions import check_expression
+from dynadiag.fixes.rewrites.value_types import all_locals, type_in_text
 
 _SCOPES = (cst.Lambda, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _VARIABLES = (cst.Name, cst.Attribute)  # others may have another value each time
@@ -21,7 +24,9 @@ _Place = tuple[int, int]
 
 @dataclass(slots=True)
 class EffectFunction:
-    """Its statements where the condition holds, and where not, and its arguments by parameter."""
+    """Its statements where the condition holds, and where not, and its arguments by parameter. ``types`` has the
+    types of torch's schemas of those of which the text says it, and ``operands`` their arguments at the effect's place.
+    """
 
     file: ParsedSource
     function: cst.FunctionDef
@@ -29,6 +34,9 @@ class EffectFunction:
     conditional: bool = True  # else all statements are on the first side
     kept: frozenset[str] = frozenset()  # names that the function has without being given them
     arguments: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    operands: dict[str, str] = field(default_factory=dict)
+    for_operator: bool = False  # parameters are sizes where they can be, and have the names of variables
 
     def add_whole(self, side: int, statement: cst.CSTNode) -> None:
         """Add a statement as it is; what it uses of the function is given."""
@@ -65,18 +73,26 @@ class EffectFunction:
             else [*read_as_numbers(self.file, value)]
         )
         given = [(each, kept(self.file, each)) for each in read] or [(value, kept_tensor(self.file, value))]
+        tensors = list(map(self.file.range, read))
         inside = [self.file.range(each) for each, _ in given]
         rest = [node for node in self._used(value) if not self._is_within(node, inside)]
         given += [(whole, self.file.code(whole)) for whole in (self._whole(node) for node in rest)]
         for each, text in given:
             check_expression(self.file, each)  # it is computed on the other side too
             again = [name for name, known in self.arguments.items() if known == text and isinstance(each, _VARIABLES)]
-            name = again[0] if again else f"value_{len(self.arguments) + 1}"
+            own = each.value if self.for_operator and isinstance(each, cst.Name) else None
+            name = again[0] if again else own or f"value_{len(self.arguments) + 1}"
             self.arguments[name] = text
+            type_ = "Tensor" if self.file.range(each) in tensors else type_in_text(self.function, each)
+            if type_ is not None:
+                self.types[name], self.operands[name] = type_, self.file.code(each)
             yield self.file.range(each), name
 
     def _whole(self, node: cst.BaseExpression) -> cst.BaseExpression:
-        """A name with the attributes that are read of it."""
+        """A name with the attributes that are read of it; for an operator, the size that is."""
+        around = (each for each in self._expressions_around(node) if type_in_text(self.function, each) is not None)
+        if self.for_operator and (size := next(around, None)) is not None:
+            return size
         above = self.file.parent(node)
         while isinstance(above, cst.Attribute):
             call = self.file.parent(above)
@@ -85,21 +101,57 @@ class EffectFunction:
             node, above = above, call
         return node
 
-    def definition(self, name: str, way: Way) -> tuple[Edit, ...]:
-        """Return the edits that insert the function above the compiled function."""
-        end, unit = self.file.newline, self.file.indent_unit
-        heads = ("if condition:", "else:" if self.sides[0] else "if not condition:") if self.conditional else ()
-        lines = list[str]()
-        for head, statements in zip(heads, self.sides, strict=True) if heads else ():
-            lines += [f"{unit}{head}", *(f"{unit * 2}{each}" for each in statements)] if statements else []
-        lines += [] if heads else [f"{unit}{each}" for each in self.sides[0]]
-        head = f"def {name}({', '.join([*(['condition'] if heads else []), *self.arguments])}):"
-        text, edits = way.definition(self.file, name, head, *lines)
-        return *edits, self.file.insert_line(self.file.line_above(self.function), f"{text}{end}{end}{end}")
+    def _expressions_around(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """A name, and what is read of it: attributes, calls, items."""
+        here: cst.CSTNode | None = node
+        while isinstance(here, (cst.BaseExpression, cst.Arg)):
+            if isinstance(here, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
+                yield here
+            here = self.file.parent(here)
 
-    def call(self, name: str, *condition: str) -> str:
-        """The call of the function."""
-        return f"{name}({', '.join([*condition, *self.arguments.values()])})"
+    @property
+    def is_operator(self) -> bool:
+        """Whether it can be an operator of its own in the graph: the type of each argument is known."""
+        return self.types.keys() == self.arguments.keys()
+
+    def written(self, name: str, way: Way, *condition: str) -> tuple[tuple[Edit, ...], str]:
+        """Return the edits that insert the function above the compiled function, and the text of its call.
+
+        ``condition`` is the text of the condition, a tensor, where there is one.
+        """
+        given, edits = {**dict(zip(["condition"], condition, strict=False)), **self.arguments}, list[Edit]()
+        if way is WITHIN and self.is_operator:
+            order, first = Definition.of_helpers(self.file, ORDER), self.file.free_name("order", of=self.function)
+            types = {**dict.fromkeys(["condition"][: len(condition)], "Tensor"), **self.types}
+            way, edits = operator(self.file, name, first, types), [*order.edits]
+            given = {first: order.name, **given, **self.operands}
+        text, more = way.definition(self.file, name, f"def {name}({', '.join(given)}):", *self._lines())
+        end, call = self.file.newline, f"{name}({', '.join(given.values())})"
+        above = self.file.insert_line(self.file.line_above(self.function), f"{text}{end}{end}{end}")
+        return (*edits, *more, above), call
+
+    def _lines(self) -> list[str]:
+        unit = self.file.indent_unit
+        if not self.conditional:
+            return [f"{unit}{each}" for each in self.sides[0]]
+        heads = ("if condition:", "else:" if self.sides[0] else "if not condition:")
+        sides = [(head, side) for head, side in zip(heads, self.sides, strict=True) if side]
+        return [line for head, side in sides for line in (f"{unit}{head}", *(f"{unit * 2}{each}" for each in side))]
+
+
+def operator_of(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call) -> EffectFunction | None:
+    """The function for a call that can be an operator of its own in the graph. ``None`` if its types are not known, or
+    if it uses what only the function has: an import, what a `with` gives, a variable of a function around it.
+    """
+    others = all_locals(function).difference(local_names(file, function))
+    used = {node.value for node in file.nodes(cst.Name, effect)}
+    if used & others or file.enclosing(function, cst.FunctionDef) is not None:
+        return None
+    made = EffectFunction(file, function, conditional=False, for_operator=True)
+    with suppress(Unsuitable):
+        made.add(0, effect, values_of(effect))
+        return made if made.is_operator else None
+    return None
 
 
 def formatted(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -1,15 +1,20 @@
 """How torch calls a function that is made for its effect: after the graph, in it, or while it compiles.
 
-In the graph it is an operator with an effect: each backend keeps its place among the others, and no CUDA graph captures
-it. The function gets copies of tensors, without their gradients. Objects are given to it while torch compiles; one that
-the same call has changed before is not, and the call is left to a graph break.
+In the graph it is an operator that writes to a tensor which all of them in a module share: each backend keeps their
+order, and no CUDA graph captures them. What torch calls effects is to have an order too, but Inductor of torch 2.11 to
+2.14 loses it where it reorders for peak memory. Where the text says the type of each argument, it is an operator of its
+own, as one writes it by hand. Else helpers find out the types while torch compiles. The function gets copies of tensors
+then, without their gradients. Objects are given to it while torch compiles; one that the same call has changed before
+is not, and the call is left to a graph break.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.project import module_of
 from dynadiag.fixes.rewrites.definitions import Definition, Helpers, giving_object
 
 _HELPERS = (
@@ -27,23 +32,18 @@ class _Effects:
 
 @torch.library.custom_op(
     f"{__name__.replace('.', '_')}::_run_effect",
-    mutates_args=(),
-    schema="(str name, Tensor[] tensors, SymInt[] integers, float[] floats) -> ()",
+    mutates_args=("order",),
+    schema="(Tensor(a!) order, str name, Tensor[] tensors, SymInt[] integers, float[] floats) -> ()",
     tags=(torch.Tag.cudagraph_unsafe,),
 )
-def _run_effect(name, tensors, integers, floats):
+def _run_effect(order, name, tensors, integers, floats):
     copies = [each.clone() for each in tensors]  # the graph may use the memory again, and the function may keep them
     getattr(_Effects, name)({"tensor": iter(copies), "integer": iter(integers), "float": iter(floats)})
 
 
 @_run_effect.register_fake
-def _no_result(name, tensors, integers, floats):
+def _no_result(order, name, tensors, integers, floats):
     return None
-
-
-torch._higher_order_ops.effects._register_effectful_op(
-    _run_effect._opoverload, torch._higher_order_ops.effects._EffectType.ORDERED
-)
 
 
 @torch.compiler.assume_constant_result
@@ -98,13 +98,13 @@ def _in_graph(function):
             return uncompiled(*arguments, **named)
         taken = ("tensor", "integer", "float")
         tensors, *numbers = [[value for value, known in zip(values, kinds) if known == kind] for kind in taken]
-        # Without a tensor Inductor knows no device for the operator, and may call it too early.
-        _run_effect._opoverload(name, tensors or [torch.empty(0)], *numbers)
+        _run_effect(_ORDER, name, tensors, *numbers)
 
     return call
 '''
 )
 _NAMES = (
+    "_ORDER",
     "_Effects",
     "_give_owner",
     "_name_of_call",
@@ -114,6 +114,8 @@ _NAMES = (
     "_in_graph",
 )
 _IN_GRAPH = Helpers(_HELPERS, _NAMES, ("torch", "torch._dynamo.comptime"))
+_ORDER = "\n\n_ORDER = torch.empty(0)  # each operator with an effect writes to it, by which they keep their order\n"
+ORDER = Helpers(_ORDER, ("_ORDER",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,8 @@ class Way:
         """The line of the decorator, and the edits that it needs."""
         if self.helpers is None:
             return self.decorator, ()
-        made = Definition.of_helpers(file, self.helpers)
-        return f"@{made.name}", made.edits
+        order, made = Definition.of_helpers(file, ORDER), Definition.of_helpers(file, self.helpers)
+        return f"@{made.name}", (*order.edits, *made.edits)
 
 
 # Torch drops the calls after the graph that an inlined function asks for.
@@ -146,5 +148,23 @@ AFTER = Way(
     "torch._dynamo.config.reorderable_logging_functions.add({name})",
 )
 WITHIN = Way("runs in the graph", helpers=_IN_GRAPH)
+
+
+def operator(file: ParsedSource, name: str, order: str, types: Mapping[str, str]) -> Way:
+    """The way in the graph of a function whose parameters, behind ``order``, have these types of torch's schemas."""
+    place = "".join(each if each.isalnum() else "_" for each in module_of(file.name))
+    end, unit = file.newline, file.indent_unit
+    schema = ", ".join(f"{type_} {each}" for each, type_ in {order: "Tensor(a!)", **types}.items())
+    arguments = (
+        f'"{place}::{name}"',
+        f'mutates_args=("{order}",)',
+        f'schema="({schema}) -> ()"',
+        "tags=(torch.Tag.cudagraph_unsafe,)",
+    )
+    decorator = end.join(["@torch.library.custom_op(", *(f"{unit}{each}," for each in arguments), ")"])
+    fake = f"{{name}}.register_fake(lambda {', '.join([order, *types])}: None)"
+    return Way(WITHIN.when, decorator, fake)
+
+
 # For what is done once in a process, and with constants alone.
 COMPILING = Way("calls while it compiles", "@torch.compiler.assume_constant_result")

@@ -19,7 +19,7 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable
-from dynadiag.fixes.rewrites.effect_function import EffectFunction, read_as_numbers, values_of
+from dynadiag.fixes.rewrites.effect_function import EffectFunction, operator_of, read_as_numbers, values_of
 from dynadiag.fixes.rewrites.effect_ways import AFTER, WITHIN
 from dynadiag.fixes.rewrites.printing import prints
 
@@ -62,9 +62,12 @@ def _within(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, cal
     """The statement as it is, in a function that torch runs in the graph."""
     name = _name(file, effect, called)
     if name is not None:
-        made = EffectFunction(file, function, conditional=False)
-        made.add_whole(0, effect)
-        edits = *made.definition(name, WITHIN), file.replace(effect, made.call(name))
+        made = operator_of(file, function, effect)
+        if made is None:
+            made = EffectFunction(file, function, conditional=False)
+            made.add_whole(0, effect)
+        definition, call = made.written(name, WITHIN)
+        edits = *definition, file.replace(effect, call)
         yield Candidate(f"run `{called}` in the graph, by the function `{name}`", "source", edits, _WHY)
 
 
@@ -75,7 +78,8 @@ def _after(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, call
         made = EffectFunction(file, function, conditional=False)
         made.add(0, effect, values_of(effect))
         if name is not None:
-            edits = *made.definition(name, AFTER), file.replace(effect, made.call(name))
+            definition, call = made.written(name, AFTER)
+            edits = *definition, file.replace(effect, call)
             title = f"let torch call `{called}` after the graph, by the function `{name}`"
             yield Candidate(title, "source", edits, _LATER)
 

@@ -17,8 +17,9 @@ import libcst as cst
 from libcst import matchers as m
 
 from dynadiag.fixes.candidate import Candidate, Site
-from dynadiag.fixes.edits import Edit, ParsedSource
+from dynadiag.fixes.edits import Edit, ParsedSource, callee_name
 from dynadiag.fixes.rewrites.config_lines import logging_line
+from dynadiag.fixes.rewrites.effect_function import operator_of
 from dynadiag.fixes.rewrites.effect_ways import AFTER, COMPILING, WITHIN, Way
 
 _LEVELS = "debug|info|warning|error|critical|exception|warning_once|info_once|warning_advice"  # Transformers has more
@@ -31,7 +32,7 @@ _LOGGER = re.compile(rf"^([A-Za-z_]\w*|self\.\w+|{_GET_LOGGER})\.({_LEVELS})$")
 def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
     """Both ways for a call at the break that prints."""
     file, call = site.file, site.node
-    yield from called_after(file, call)
+    yield from called_after(file, call, _operator(file, call, _log_name(file, call)))
     if file.code(call.func) == "print" and (edits := _formatted_arguments(file, call)):
         plain = logging_line(file, "print")
         yield replace(plain, title=f"{plain.title}, with formatted values", edits=(*plain.edits, *edits))
@@ -47,32 +48,47 @@ def candidates(site: Site[cst.Call]) -> Iterator[Candidate]:
         yield Candidate(title, "source", edits, "torch runs the function as it is, at its place in the graph")
 
 
-def called_after(file: ParsedSource, call: cst.Call) -> Iterator[Candidate]:
-    """The changes that let torch make a call after the graph. None of them changes the call's arguments."""
+def called_after(file: ParsedSource, call: cst.Call, operator: tuple[Edit, ...] = ()) -> Iterator[Candidate]:
+    """The changes that let torch make a call after the graph, or a logger's in it. None of them changes the call's
+    arguments but ``operator``, which makes that of a logger an operator of its own.
+    """
     function = file.code(call.func)
     if _FUNCTION.match(function) or _is_warn(file, function):
         yield logging_line(file, function)
     if (found := _LOGGER.match(function)) and (logger := _logger_of(file, found[1])) is not None:
-        yield from _logger(file, call, logger, found[2])
+        yield from _logger(file, call, logger, found[2], operator)
     if (helper := _helper(file, call)) is not None:
         yield _helper_after(file, helper)
 
 
-def all_in_graph(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
-    """Return the edits that make a call that prints, and all such calls before it, operators of the graph.
+def all_in_graph(file: ParsedSource, call: cst.Call, *, behind: bool = False) -> tuple[Edit, ...]:
+    """Return the edits that make a call that prints, and all such calls before it, operators of the graph; with
+    ``behind`` also those behind it.
 
     A call in the graph prints before those that torch moves behind the graph. Empty if one call cannot be an operator.
     """
     function = file.enclosing(call, cst.FunctionDef)
-    before = [each for each in file.nodes(cst.Call, function) if file.range(each) <= file.range(call)]
+    chosen = [each for each in file.nodes(cst.Call, function) if behind or file.range(each) <= file.range(call)]
     found = list[Edit]()
-    for each in (each for each in before if prints(file, each)):
-        edit = graph_print(file, each)
-        edits = (edit,) if edit is not None else _graph_warning(file, each)
+    for each in (each for each in chosen if prints(file, each)):
+        edits = in_graph(file, each)
         if not edits:
             return ()
         found += edits
     return tuple(found)
+
+
+def in_graph(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
+    """The edits that make a call that prints, warns or logs an operator of the graph. Empty if it cannot be one."""
+    if (edit := graph_print(file, call)) is not None:
+        return (edit,)
+    if _LOGGER.match(file.code(call.func)):
+        return _operator(file, call, _log_name(file, call)) if prints(file, call) else ()
+    return _graph_warning(file, call)
+
+
+def _log_name(file: ParsedSource, call: cst.Call) -> str:
+    return file.free_name(f"_log_{callee_name(call)}", of=call)
 
 
 def _graph_warning(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
@@ -84,10 +100,22 @@ def _graph_warning(file: ParsedSource, call: cst.Call) -> tuple[Edit, ...]:
     kind = _category(file, call)
     wanted = "_".join(["", function.rpartition(".")[2], *([kind.lower()] if kind else [])])
     name, end, unit = file.free_name(wanted, of=call), file.newline, file.indent_unit
+    if edits := _operator(file, call, name):
+        return edits
     given = ", ".join(["*args", *([kind] if kind else [])])
     text, edits = WITHIN.definition(file, name, f"def {name}(*args):", f"{unit}{function}({given})")
     called = file.replace(call, f"{name}({file.code(call.args[0].value)})") if kind else file.replace(call.func, name)
     return *edits, file.insert_line(file.line_above(call), f"{text}{end}{end}{end}"), called
+
+
+def _operator(file: ParsedSource, call: cst.Call, name: str) -> tuple[Edit, ...]:
+    """The edits that make a call an operator of its own in the graph. Empty if types of its values are not known."""
+    function = file.enclosing(call, cst.FunctionDef)
+    made = operator_of(file, function, call) if isinstance(function, cst.FunctionDef) else None
+    if made is None:
+        return ()
+    definition, text = made.written(name, WITHIN)
+    return *definition, file.replace(call, text)
 
 
 def _category(file: ParsedSource, call: cst.Call) -> str | None:
@@ -132,7 +160,9 @@ def _logger_of(file: ParsedSource, text: str) -> str | None:
     return made[0] if len(made) == 1 and re.fullmatch(_GET_LOGGER, made[0]) else None
 
 
-def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iterator[Candidate]:
+def _logger(
+    file: ParsedSource, call: cst.Call, logger: str, level: str, operator: tuple[Edit, ...]
+) -> Iterator[Candidate]:
     """A function of the module that logs: torch can call a function, and no method of a logger. It is called after the
     graph, or in it: of a function that is inlined, torch forgets what is to be called afterwards. What is logged once
     is logged while torch compiles.
@@ -155,7 +185,8 @@ def _logger(file: ParsedSource, call: cst.Call, logger: str, level: str) -> Iter
     why = "the same message is logged when the graph has run, in the same order among its like"
     yield candidate(AFTER, "let torch log after the graph", ", stacklevel=3", why)
     why = "torch runs the function as it is, at its place in the graph"
-    yield candidate(WITHIN, "let torch log from within the graph", "", why)
+    within = candidate(WITHIN, "let torch log from within the graph", "", why)
+    yield replace(within, edits=operator or within.edits)
 
 
 def _helper(file: ParsedSource, call: cst.Call) -> cst.FunctionDef | None:
