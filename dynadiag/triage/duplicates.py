@@ -100,7 +100,8 @@ def _names_at_fault(case: TriagedCase) -> list[str]:
         (part, operator_name(part.name)) for part in parts_of_torch(case) if part.kind not in ("operator", "fusion")
     ]
     named = [(part, name) for part, name in named if not name.startswith("_")]
-    return [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]
+    found = [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]
+    return found if len({name for _, name in named}) == 1 else []  # of several, none may be what others met
 
 
 def _called_methods(case: TriagedCase) -> list[str]:

@@ -36,6 +36,7 @@ __all__ = ["title"]
 _MAX_MESSAGE = 120  # characters
 _MAX_OPERATIONS = 3
 _MAX_CONDITIONS = 2
+_MAX_CULPRITS = 2  # of more, the first says little
 _FUNCTION = "f"  # how a repro of a graph names it
 # What makes a tensor of no other: an input of the operations that are named.
 _MAKING = frozenset(("ones", "zeros", "full", "empty", "tensor", "device", "scalar_tensor"))
@@ -70,7 +71,8 @@ def title(case: TriagedCase) -> str:
             return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
     type_, message = error_of(failure, case)
     said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
-    named = "".join(f", at fault: {each.kind} {inline_code(each.name)}" for each in parts_of_torch(case)[:1])
+    culprits = dict.fromkeys(f"{each.kind} {inline_code(each.name)}" for each in parts_of_torch(case))
+    named = f", at fault: {' and '.join(culprits)}" if 0 < len(culprits) <= _MAX_CULPRITS else ""
     return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
 
 

@@ -164,7 +164,7 @@ def _settings(tree: ast.Module) -> Iterator[_Change]:
     """What the program sets in torch: a flag with the other value; any other setting, context or decorator left out."""
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Attribute() as target], value=value) if _is_of_torch(target):
+            case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target], value=value) if _is_of_torch(target):
                 flipped = _flipped(value)
                 now = "" if flipped is None else f"{ast.unparse(target)} = {ast.unparse(flipped)}"
                 yield ast.unparse(node), now, {node: ()} if flipped is None else {value: flipped}

@@ -790,6 +790,16 @@ def test_a_wrong_result_is_searched_for_by_its_labels_and_a_plain_word_in_titles
     assert f"?q=is%3Aissue+{labels}+{words}>" in text
 
 
+def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> None:
+    names = ("mul", "sub", "copy")
+    for many, said in ((2, "at fault: lowering `mul` and lowering `sub`"), (3, "")):
+        parts = tuple(ReproCulpritDocument("lowering", name, None) for name in names[:many])
+        repro = "import torch\ndef g(x):\n    return torch.roll(x.mul(2).sub(1).copy(), 1)\n"
+        text = issue_text(replace(a_wrong_graph(repro, bisected=parts), bisect=None))
+        assert text.splitlines()[0].endswith(said or "elements`")
+        assert "+in%3Atitle+roll>" in text
+
+
 def test_what_of_torch_decorates_a_function_is_searched_for_first() -> None:
     repro = (
         "import torch\n@torch.compiler.region\ndef g(x):\n    return torch.sin(x)\nassert torch.compile(g)(1) == 2\n"

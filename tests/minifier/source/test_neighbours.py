@@ -72,6 +72,7 @@ from minifier.source.neighbours import neighbours
                 )
             ],
         ),
+        ("torch.a.table[torch.b] = f", [("setting", "torch.a.table[torch.b] = f", "", "")]),
         ("torch.set_flush_denormal(1)", [("setting", "torch.set_flush_denormal(1)", "", "")]),
         ("with torch.no_grad():\n    y = x", [("setting", "with torch.no_grad()", "", "y = x")]),
         ("@torch.a\n@torch.compile(backend='eager')\ndef g():\n    return x", [("setting", "@torch.a", "", None)]),
