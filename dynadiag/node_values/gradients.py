@@ -39,16 +39,25 @@ class ForwardCall:
 
     @classmethod
     def of(cls, module: GraphModule, inputs: Sequence[Any], state: Any) -> ForwardCall:
-        """Keep a call. Inputs that the graph writes to are copied."""
+        """Keep a call. Inputs that the graph writes to are copied.
+
+        The others are held as tensors of their own with the same memory: the program's may be freed as without us.
+        """
         placeholders = module.graph.find_nodes(op="placeholder")
         written = [any(map(is_mutating, node.users)) for node in placeholders]
-        kept = tuple(copy_tensors(each) if own else each for each, own in zip(inputs, written, strict=True))
+        kept = tuple(copy_tensors(each) if own else _alias(each) for each, own in zip(inputs, written, strict=True))
         return cls(module, kept, _versions(kept), state)
 
     @property
     def is_unchanged(self) -> bool:
         """Whether nobody wrote to the inputs since."""
         return _versions(self.inputs) == self.versions
+
+
+def _alias(value: Any) -> Any:
+    if not is_summarized(value) or value.is_inference():
+        return value
+    return value.detach().requires_grad_(value.requires_grad)  # it shares the count of writes
 
 
 def _versions(inputs: Sequence[Any]) -> tuple[int, ...]:

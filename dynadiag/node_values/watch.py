@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.fx import GraphModule, Node
@@ -43,6 +44,7 @@ from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_
 _MAX_ERROR = 500  # characters of an error that are recorded
 _MAX_NAMES = 5  # nodes of one note
 _NO_BACKWARD = "the backward has no values: Inductor did not compile this graph, and values are read from what it makes"
+_NOT_COMPARED = "its gradients are not compared with autograd"
 
 
 def watch(recorder: Recorder, options: ValueOptions) -> None:
@@ -84,7 +86,8 @@ class _Graph:
     calls: int = 0
     lacks_backward: bool = False
     frame: _Graph | None = None  # of a backward graph: Dynamo's graph
-    forward: ForwardCall | None = None  # of Dynamo's graph: the last recorded call, until its backward
+    backward: _Graph | None = None  # of Dynamo's graph: its backward graph, once that is compiled
+    forward: ForwardCall | None = None  # of a backward graph: the forward call of the call that is recorded now
 
 
 class _Watcher:
@@ -101,6 +104,8 @@ class _Watcher:
         self._of_compile: dict[str, _Graph] = {}
         self._bytes = 0
         self._is_observing = False
+        # By the node of autograd's graph that will call the backward: it is freed with that.
+        self._forwards = WeakKeyDictionary[Any, ForwardCall]()
 
     def compile_frame(self, inner: Callable[..., Any], output: Any, gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
         """Compile a graph of Dynamo's. Returns the compiled graph, whose calls are observed."""
@@ -121,6 +126,8 @@ class _Watcher:
         if kind == "backward":
             watched = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), kind)
             watched.frame = self._of_compile.get(watched.compile_id)
+            if watched.frame is not None:
+                watched.frame.backward = watched
         if watched is None and self._frames:
             self._frames[-1].graph = kind
         self.compiling.append(None if watched is None else frozenset(node.name for node in gm.graph.nodes))
@@ -153,24 +160,43 @@ class _Watcher:
         if self.is_ended or self._is_observing or graph_calls.is_tracing(arguments):
             return call(arguments)
         number, graph.calls = graph.calls, graph.calls + 1
-        if not self._options.takes(number) or self._bytes > self._options.limit:
-            return call(arguments)
+        is_taken = self._options.takes(number) and self._bytes <= self._options.limit
+        forward = self._forward_call(graph, arguments)
+        before = graph_calls.input_history(arguments) if forward is not None else set()
+        returned = self._recorded(graph, number, call, arguments) if is_taken else call(arguments)
+        if forward is not None and (node := graph_calls.compiled_backward(returned, before)) is not None:
+            self._forwards[node] = forward
+        return returned
+
+    def _forward_call(self, graph: _Graph, arguments: Any) -> ForwardCall | None:
+        """Return what is needed to repeat a forward call. None if the values of its backward will not be recorded.
+
+        Which call's backward comes next is the program's choice: one may have none, or come in another order.
+        """
+        if graph.graph != "forward" or graph.lacks_backward or not torch.is_grad_enabled():
+            return None
+        calls = graph.backward.calls if graph.backward is not None else 0
+        if not self._options.takes_from(calls) or self._bytes > self._options.limit:
+            return None
+        return ForwardCall.of(graph.module, arguments, random_state())
+
+    def _recorded(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> Any:
+        """Make a call of a compiled graph, and record its values."""
         self._is_observing = True
         if graph.graph is None:
             graph.lacks_backward = torch.is_grad_enabled() and any(
                 isinstance(each, torch.Tensor) and each.requires_grad for each in arguments
             )
             graph.graph = "forward" if graph.lacks_backward else "inference"
-        if graph.graph == "forward" and not graph.lacks_backward:
-            graph.forward = ForwardCall.of(graph.module, arguments, random_state())
+        if graph.frame is not None and (node := graph_calls.current_backward()) is not None:
+            graph.forward = self._forwards.pop(node, None)
         try:
             if torch.cuda.is_initialized():
                 return self._observe_here(graph, number, call, arguments)
             self._observe_in_fork(graph, number, call, arguments)
         finally:
             self._is_observing = False
-            if graph.frame is not None:
-                graph.frame.forward = None
+            graph.forward = None
         return call(arguments)
 
     def _observe_in_fork(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> None:
@@ -279,8 +305,8 @@ class _Watcher:
             names = ", ".join(unjudged[:_MAX_NAMES])
             run.notes[f"not judged (random numbers, or no value in float64): {names}{more}"] = None
         stored = {**stored, **self._narrowed(graph, run, given, stored, judged, judgements, state)}
-        if graph.frame is not None and graph.frame.forward is not None and not torch.cuda.is_initialized():
-            stored |= self._compared_with_autograd(graph, graph.frame.forward, run, given, stored, judgements)
+        if graph.frame is not None and not torch.cuda.is_initialized():
+            stored |= self._compared_with_autograd(graph, run, given, stored, judgements)
         for node in run.nodes:
             each = stored.get(node["node"])
             judgement = judgements.get(node["node"])
@@ -331,7 +357,6 @@ class _Watcher:
     def _compared_with_autograd(
         self,
         graph: _Graph,
-        forward: ForwardCall,
         run: NodeRun,
         given: list[Any],
         stored: Mapping[str, StoredValue],
@@ -340,13 +365,16 @@ class _Watcher:
         """The first value of a backward graph that autograd contradicts; its judgement is added."""
         if any(judgement.wrong for judgement in judgements.values()):
             return {}
+        if (forward := graph.forward) is None:
+            run.notes[f"{_NOT_COMPARED}: its forward call was not seen"] = None
+            return {}
         for name in graph_calls.operators_with_own_backward(forward.module):
             run.notes[f"the backward of {name} is the program's own: torch.autograd.gradcheck checks it"] = None
         returned = {name: each.value for name, each in stored.items()}
         try:
             wrong = wrong_gradient(forward, graph.module, given, returned)
         except Exception as error:  # noqa: BLE001 - a graph that autograd cannot differentiate again
-            run.notes[f"its gradients are not compared with autograd: {_text_of(error)}"] = None
+            run.notes[f"{_NOT_COMPARED}: {_text_of(error)}"] = None
             return {}
         if wrong is None:
             return {}

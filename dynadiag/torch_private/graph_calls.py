@@ -15,6 +15,7 @@ from dynadiag.torch_private.minify import custom_op_definition
 from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_COMPILED_BACKWARD = "CompiledFunctionBackward"  # autograd's node of AOTAutograd's `CompiledFunction`
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (  # that keep the elements in their order, if they keep their number
     torch.ops.aten.view.default,
@@ -74,6 +75,35 @@ def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Cal
     outer = wrap(inner)
     outer._boxed_call = True  # type: ignore[attr-defined]
     compiled.current_callable = outer
+
+
+def input_history(inputs: Any) -> set[Any]:
+    """Return the nodes of autograd's graph that computed these inputs."""
+    return {each.grad_fn for each in inputs if isinstance(each, torch.Tensor) and each.grad_fn is not None}
+
+
+def compiled_backward(outputs: Any, before: set[Any]) -> Any:
+    """Return the node of autograd's graph that will call the backward graph of a compiled call.
+
+    ``outputs`` are what the call returned, ``before`` is the `input_history`. None if there is no such node, or
+    several: a graph may be compiled in parts.
+    """
+    found, seen = set[Any](), set(before)
+    waiting = [each.grad_fn for each in pytree.tree_leaves(outputs) if isinstance(each, torch.Tensor)]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == _COMPILED_BACKWARD:
+            found.add(node)
+        waiting += [source for source, _ in node.next_functions]
+    return found.pop() if len(found) == 1 else None
+
+
+def current_backward() -> Any:
+    """Return the node of autograd's graph whose gradients are computed now in this thread, None if there is none."""
+    return torch._C._current_autograd_node()
 
 
 def is_tracing(arguments: Any) -> bool:

@@ -2,40 +2,98 @@
 
 from __future__ import annotations
 
+import json
+import weakref
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import MagicMock
 
+import pytest
 import torch
 from torch import fx
 
 from dynadiag.capture.settings import ValueOptions
-from dynadiag.node_values.watch import _Graph, _Watcher
+from dynadiag.node_values.watch import _Graph, _Watcher, watching
 
 
-def test_a_forward_call_is_kept_until_its_backward_was_called() -> None:
-    watcher = _Watcher(MagicMock(), ValueOptions())
-    module = fx.symbolic_trace(lambda x: (x.sin(),))
-    forward = _Graph(module, "0/0", "forward")
-    backward = _Graph(module, "0/0", "backward", frame=forward)
-    kept = []
-
-    def call(given: Any) -> Any:
-        kept.append(forward.forward)
-        return module(*given)
-
-    x = torch.ones(2)
-    assert torch.equal(watcher._observed(forward, call, (x,))[0], x.sin())
-    assert forward.forward is not None
-    assert forward.forward.inputs[0] is x
-    watcher._observed(backward, call, [x])
-    assert kept[0] is not None
-    assert forward.forward is None
+def recorded(function: Callable[..., Any], run: Callable[[Any], None], **options: Any) -> list[dict[str, Any]]:
+    """The calls of a compiled function whose values are recorded while ``run`` uses it."""
+    recorder = MagicMock()
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with watching(recorder, ValueOptions(**options)):
+        run(torch.compile(function, backend=options.pop("backend", "inductor")))
+    return [one.args[1] | json.loads(one.args[3] if len(one.args) > 3 else "{}") for one in recorder.append.mock_calls]
 
 
-def test_of_an_inference_no_call_is_kept() -> None:
-    graph = _Graph(fx.symbolic_trace(lambda x: (x.sin(),)), "0/0", "inference")
-    _Watcher(MagicMock(), ValueOptions())._observed(graph, lambda given: graph.module(*given), (torch.ones(2),))
-    assert graph.forward is None
+def wrong(call: dict[str, Any]) -> list[str]:
+    return [node["node"] for node in call["nodes"] if node.get("stored", {}).get("wrong")]
+
+
+def tanh(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x @ w).sum()
+
+
+def siamese(f: Any) -> None:
+    w = torch.randn(8, 8, requires_grad=True)
+    (f(torch.randn(4, 8), w) - f(torch.randn(4, 8), w)).backward()
+
+
+def in_reverse(f: Any) -> None:
+    w = torch.randn(8, 8, requires_grad=True)
+    losses = [f(torch.randn(4, 8), w) for _ in range(2)]
+    for loss in reversed(losses):
+        loss.backward()
+
+
+def after_a_warm_up(f: Any) -> None:
+    w = torch.randn(8, 8, requires_grad=True)
+    f(torch.randn(4, 8), w)
+    f(torch.randn(4, 8), w).backward()
+
+
+@pytest.mark.parametrize("run", [siamese, in_reverse, after_a_warm_up])
+def test_a_backward_is_compared_with_its_own_forward_call(run: Any) -> None:
+    forward, backward = recorded(tanh, run)
+    assert (forward["graph"], backward["graph"]) == ("forward", "backward")
+    assert wrong(backward) == []
+    assert backward["notes"] == []
+
+
+@pytest.mark.parametrize("run", [siamese, after_a_warm_up])
+def test_a_fault_of_the_backward_is_told_of_its_own_forward_call(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import decomposition
+
+    of_silu = lambda gradient, value: gradient * torch.sigmoid(value) * (1 + value)  # noqa: E731
+    monkeypatch.setitem(decomposition.decompositions, torch.ops.aten.silu_backward.default, of_silu)
+    function = lambda x, w: torch.nn.functional.silu(x @ w).sum()  # noqa: E731
+    assert wrong(recorded(function, run)[1]) != []
+
+
+def test_a_backward_whose_forward_call_was_not_seen_is_not_compared() -> None:
+    def run(f: Any) -> None:
+        w = torch.randn(8, 8, requires_grad=True)
+        loss = f(torch.randn(4, 8), w)
+        loss.backward(retain_graph=True)
+        loss.backward()
+
+    later = recorded(tanh, run, calls=((0, 1),))[-1]
+    assert later["call"] == 1
+    assert "its gradients are not compared with autograd: its forward call was not seen" in later["notes"]
+
+
+def test_what_a_call_without_a_backward_was_given_is_freed() -> None:
+    freed = list[str]()
+
+    def run(f: Any) -> None:
+        x, w = torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)
+        weakref.finalize(x, freed.append, "x")
+        loss = f(x, w)
+        del x
+        assert freed == ["x"]
+        del loss
+
+    recorded(tanh, run)
 
 
 def test_a_graph_that_was_compiled_in_one_direction_is_a_forward_where_its_inputs_have_gradients() -> None:
@@ -44,4 +102,4 @@ def test_a_graph_that_was_compiled_in_one_direction_is_a_forward_where_its_input
         graph = _Graph(module, "0/0", None)
         given = (torch.ones(2, requires_grad=requires_grad),)
         _Watcher(MagicMock(), ValueOptions())._observed(graph, lambda each: module(*each), given)
-        assert (graph.graph, graph.lacks_backward, graph.forward) == (kind, requires_grad, None)
+        assert (graph.graph, graph.lacks_backward) == (kind, requires_grad)
