@@ -33,7 +33,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from dynadiag.node_values.node_run import NodeRun, is_uninitialized
-from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of
+from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of, with_operators
 from dynadiag.node_values.writes import is_mutating, memory_of, mutates
 from dynadiag.torch_private.trial import compile_in_this_process
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
@@ -227,6 +227,7 @@ def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[floa
 
 def _typical(values: torch.Tensor) -> float:
     """The root of the mean of the squares."""
+    values = with_operators(values)
     norm = float(torch.linalg.vector_norm(values, dtype=None if _eps(values) < _NARROW else torch.float32))
     if not math.isfinite(norm) or not norm:  # the squares of float32 overflow long before its elements
         norm = float(torch.linalg.vector_norm(values.to(torch.complex128 if values.is_complex() else torch.float64)))
@@ -254,7 +255,7 @@ def _run(
     given = float64_copies(given) if wide else given  # not under the mode, where memory is not shared as it was
     run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors, keep=keep)
     set_random_state(state)
-    with torch.no_grad(), under:
+    with under:
         run.run(*given)
     return run
 

@@ -259,7 +259,12 @@ class _Watcher:
             raise ForkFailed("the graph communicates with other processes, so it is not run a second time")
 
     def _describe(self, graph: _Graph, number: int, given: list[Any], shown: _Shown, state: Any) -> dict[str, Any]:
-        """Run the graph uncompiled, and describe its values and those of compiled code."""
+        """Run the graph uncompiled, and describe its values and those of compiled code.
+
+        It runs in the program's own mode of gradients, which `torch.func.grad` in a graph heeds, but on inputs without
+        gradients, so that nothing is kept for a backward.
+        """
+        given = [each.detach() if is_summarized(each) else each for each in given]
         whole: dict[str, torch.Tensor] = {}
 
         def keep(name: str, value: torch.Tensor) -> None:
@@ -272,8 +277,7 @@ class _Watcher:
         run = NodeRun(graph.module, named=self._options.names, wanted=frozenset(names), whole=keep)
         failure = None
         try:
-            with torch.no_grad():
-                run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
+            run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
         self._add_stored(graph, run, given, {**shown.stored, **_final_values(graph.module, run, shown)}, state)

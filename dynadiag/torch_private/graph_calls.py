@@ -16,6 +16,7 @@ from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 _COMPILED_BACKWARD = "CompiledFunctionBackward"  # autograd's node of AOTAutograd's `CompiledFunction`
+_HOOK_REGISTRATIONS = ("register_hook", "_register_hook_trampoline")  # the latter with compiled autograd
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (  # that keep the elements in their order, if they keep their number
     torch.ops.aten.view.default,
@@ -109,6 +110,16 @@ def current_backward() -> Any:
 def is_tracing(arguments: Any) -> bool:
     """Whether a call is part of tracing: it has no values."""
     return torch.compiler.is_compiling() or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+
+
+def is_functorch_wrapper(value: torch.Tensor) -> bool:
+    """Whether a tensor stands for one inside ``torch.func.vmap`` or ``grad``: it has no memory of its own."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def is_hook_registration(target: Any) -> bool:
+    """Whether a function of Dynamo's graph registers a hook on a tensor, which it returns."""
+    return getattr(target, "__name__", "") in _HOOK_REGISTRATIONS
 
 
 def has_collective(module: GraphModule) -> bool:

@@ -14,15 +14,16 @@ from torch import fx
 
 from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.watch import _Graph, _Watcher, watching
+from tests.node_values.test_node_run import hooked, through_fp8, vmap_of_grad
 
 
 def recorded(function: Callable[..., Any], run: Callable[[Any], None], **options: Any) -> list[dict[str, Any]]:
     """The calls of a compiled function whose values are recorded while ``run`` uses it."""
-    recorder = MagicMock()
+    recorder, compiled = MagicMock(), torch.compile(function, backend=options.pop("backend", "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)
     with watching(recorder, ValueOptions(**options)):
-        run(torch.compile(function, backend=options.pop("backend", "inductor")))
+        run(compiled)
     return [one.args[1] | json.loads(one.args[3] if len(one.args) > 3 else "{}") for one in recorder.append.mock_calls]
 
 
@@ -62,10 +63,11 @@ def test_a_backward_is_compared_with_its_own_forward_call(run: Any) -> None:
 
 @pytest.mark.parametrize("run", [siamese, after_a_warm_up])
 def test_a_fault_of_the_backward_is_told_of_its_own_forward_call(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._inductor import decomposition
+    from torch._inductor import compile_fx
 
     of_silu = lambda gradient, value: gradient * torch.sigmoid(value) * (1 + value)  # noqa: E731
-    monkeypatch.setitem(decomposition.decompositions, torch.ops.aten.silu_backward.default, of_silu)
+    table = compile_fx.select_decomp_table() | {torch.ops.aten.silu_backward.default: of_silu}
+    monkeypatch.setattr(compile_fx, "select_decomp_table", lambda: table)
     function = lambda x, w: torch.nn.functional.silu(x @ w).sum()  # noqa: E731
     assert wrong(recorded(function, run)[1]) != []
 
@@ -80,6 +82,15 @@ def test_a_backward_whose_forward_call_was_not_seen_is_not_compared() -> None:
     later = recorded(tanh, run, calls=((0, 1),))[-1]
     assert later["call"] == 1
     assert "its gradients are not compared with autograd: its forward call was not seen" in later["notes"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch 2.11 makes a function of a hook
+@pytest.mark.parametrize("function", [vmap_of_grad, hooked, through_fp8])
+def test_what_a_graph_makes_of_gradients_is_the_same_uncompiled(function: Any) -> None:
+    call = recorded(function, lambda f: f(torch.full((3, 3), -1.0, requires_grad=True)), backend="eager")[0]
+    assert wrong(call) == []
+    assert [note for note in call["notes"] if "to its end" in note] == []
+    assert call["nodes"][-1]["stored"]["nan"] == call["nodes"][-1]["nan"] == 9
 
 
 def test_what_a_call_without_a_backward_was_given_is_freed() -> None:
