@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import Difference, NodeDifference
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.values import EPSILON, ValueTable, operator_name, range_text, read_values, sizes
+from dynadiag.explanation.values import EPSILON, ValueTable, element_count, operator_name, range_text, read_values
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
@@ -192,7 +192,7 @@ def _distance(old: ValueSummary, new: ValueSummary) -> float:
 
 def _typical(summary: ValueSummary) -> float:
     """The root of the mean square of the elements, or their largest where it is not known."""
-    total = math.prod(sizes(summary.shape))
+    total = element_count(summary.shape)
     if summary.norm and total:
         return summary.norm / math.sqrt(total)
     return max(abs(summary.min or 0.0), abs(summary.max or 0.0))

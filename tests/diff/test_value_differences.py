@@ -150,3 +150,11 @@ def test_inputs_have_the_names_of_the_program() -> None:
 
     (found,) = differences(run("1.0"), run("1.5"))
     assert found.text.startswith("up.weight (placeholder) comes in different")
+
+
+@pytest.mark.parametrize("shape", [("9" * 19,) * 20, ("9" * 19,) * 300, ("-3",)])
+def test_a_shape_that_no_tensor_has_is_compared_all_the_same(shape: tuple[str, ...]) -> None:
+    before = [a_node(0, "x", op="placeholder", hash="a", shape=shape, norm=2.0)]
+    after = [a_node(0, "x", op="placeholder", hash="b", shape=shape, norm=3.0, max=5.0)]
+    (found,) = differences(recording(*before), recording(*after))
+    assert found.text.startswith("x (placeholder) comes in different")
