@@ -84,6 +84,33 @@ def test_a_backward_whose_forward_call_was_not_seen_is_not_compared() -> None:
     assert "its gradients are not compared with autograd: its forward call was not seen" in later["notes"]
 
 
+def with_complex(x: torch.Tensor) -> torch.Tensor:
+    z = torch.complex(x, x * 2)
+    return torch.view_as_real(z * z.conj()).sum() + (z**2).abs().sum() + torch.fft.rfft(x).abs().sum()
+
+
+@pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex")
+def test_complex_numbers_are_judged() -> None:
+    backward = recorded(with_complex, lambda f: f(torch.randn(8, 8, requires_grad=True)).backward())[1]
+    assert wrong(backward) == []
+    assert len(backward["nodes"]) > 20
+
+
+def test_an_input_and_its_view_that_is_written_to() -> None:
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+    def run(f: Any) -> None:
+        x = torch.randn(8, 8)
+        f(x, x.view(64).view(8, 8))
+
+    (call,) = recorded(write, run)
+    assert call["notes"] == []
+    assert wrong(call) == []
+    assert "stored" in call["nodes"][-1]
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch 2.11 makes a function of a hook
 @pytest.mark.parametrize("function", [vmap_of_grad, hooked, through_fp8])
 def test_what_a_graph_makes_of_gradients_is_the_same_uncompiled(function: Any) -> None:
