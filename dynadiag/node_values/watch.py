@@ -17,7 +17,7 @@ import hashlib
 import json
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -221,9 +221,17 @@ class _Watcher:
                 described["notes"] += notes
                 return json.dumps(described, allow_nan=False).encode()
 
+        def first_values() -> bytes:
+            self._recorder.mute()
+            with thread.restored():
+                return json.dumps(_program_values(graph.module, arguments)).encode()
+
         try:
             self._check(graph)
-            self._append(graph, number, run_in_fork(describe).decode(), began, state)
+            described = run_in_fork(describe).decode()
+            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+                described = without_unrepeatable(described, own, json.loads(run_in_fork(first_values)))
+            self._append(graph, number, described, began, state)
         except Exception as error:  # noqa: BLE001 - the program's call comes next, whatever became of ours
             self._append_failure(graph, number, error)
         except BaseException as error:  # Ctrl-C: the program's to handle
@@ -245,8 +253,10 @@ class _Watcher:
         after = random_state()
         try:
             set_random_state(before)
-            described = self._describe(graph, number, given, shown, before)
-            self._append(graph, number, json.dumps(described, allow_nan=False), began, before)
+            described = json.dumps(self._describe(graph, number, given, shown, before), allow_nan=False)
+            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+                described = without_unrepeatable(described, own, {})  # the program's call was the first
+            self._append(graph, number, described, began, before)
         except Exception as error:  # noqa: BLE001 - as above
             self._append_failure(graph, number, error)
         finally:
@@ -410,6 +420,53 @@ class _Watcher:
             self._recorder.append("values", data, parse_compile_id(graph.compile_id))
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program
             self._recorder.give_up(other)
+
+
+def _has_wrong(described: str) -> bool:
+    return any(node.get("stored", {}).get("wrong") for node in json.loads(described)["nodes"])
+
+
+def _program_values(module: GraphModule, arguments: Any) -> dict[str, str]:
+    """The hash of what each operator of the program returns when it is called for the first time."""
+    names = {node.name for node in graph_calls.program_operators(module)}
+    run = NodeRun(module, named=names.__contains__, wanted=frozenset(), whole=lambda *_: None)
+    given = [each.detach() if is_summarized(each) else each for each in arguments]
+    with contextlib.suppress(Exception):  # what ran is known
+        run.run(*copy_tensors(given))
+    return {node["node"]: node["hash"] for node in run.nodes}
+
+
+def without_unrepeatable(described: str, own: Sequence[Node], first: Mapping[str, str]) -> str:
+    """Return the description of a call without the accusation of what depends on an operator of the program that gives
+    another value each time, until a value after it was stored.
+
+    The uncompiled run calls the operators ``own`` for the second time. ``first`` has the hashes of their first values.
+    """
+    data = json.loads(described)
+    nodes = {node["node"]: node for node in data["nodes"]}
+    known = {node.name: nodes.get(node.name, {}).get("hash") for node in own}
+    changing = {name for name, value in known.items() if value is None or first.get(name) != value}
+    affected, cleared = set[str](changing), list[str]()
+    for node in own[0].graph.nodes if own else ():
+        described_node = nodes.get(node.name, {})
+        stored = described_node.get("stored")
+        reads = {*(each.name for each in node.all_input_nodes), *described_node.get("inputs", ())}
+        if node.name not in changing and affected.isdisjoint(reads):
+            continue
+        if stored is not None and stored["wrong"]:
+            stored |= {"wrong": False, "off": None}
+            cleared.append(node.name)
+        if stored is None or (node.name in cleared and node.name not in changing):
+            affected.add(node.name)
+        else:
+            affected.discard(node.name)  # what reads it was judged on the stored value
+    if cleared:
+        which = ", ".join(sorted(changing))
+        data["notes"].append(
+            f"not judged (whether {which} gives the same value in each call is not known, or it does not): "
+            f"{', '.join(cleared[:_MAX_NAMES])}"
+        )
+    return json.dumps(data, allow_nan=False)
 
 
 def _outside_tracebacks(function: Callable[..., Any]) -> Callable[..., Any]:

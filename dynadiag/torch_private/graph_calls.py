@@ -16,6 +16,10 @@ from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 _COMPILED_BACKWARD = "CompiledFunctionBackward"  # autograd's node of AOTAutograd's `CompiledFunction`
+_NAMESPACES = (  # of torch's own operators
+    *("_c10d_functional", "aten", "inductor", "inductor_prims", "mkl", "mkldnn", "onednn", "prim", "prims"),
+    *("quantized", "quantized_decomposed", "rngprims", "sparse"),
+)
 _HOOK_REGISTRATIONS = ("register_hook", "_register_hook_trampoline")  # the latter with compiled autograd
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (  # that keep the elements in their order, if they keep their number
@@ -63,6 +67,21 @@ def operators_with_own_backward(module: GraphModule) -> list[str]:
     """The operators of `torch.library.custom_op` in a graph whose backward the program has registered, by name."""
     names = dict.fromkeys(getattr(getattr(node.target, "_schema", None), "name", "") for node in module.graph.nodes)
     return [name for name in names if getattr(custom_op_definition(name), "_backward_fn", None) is not None]
+
+
+def program_operators(module: GraphModule) -> list[Node]:
+    """The nodes of a graph that call code of the program: custom operators, and functions that Dynamo is to keep."""
+    return [node for node in module.graph.nodes if node.op == "call_function" and _is_of_program(node.target)]
+
+
+def _is_of_program(target: Any) -> bool:
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        overload = target if isinstance(target, torch._ops.OpOverload) else getattr(target, target.overloads()[0])
+        return overload.namespace not in _NAMESPACES
+    place = getattr(target, "__module__", None) or "builtins"  # methods of C have none
+    return place.partition(".")[0] not in ("torch", "builtins", "_operator", "operator", "math", "functools")
 
 
 def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Callable[[list[Any]], Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -82,6 +82,43 @@ def test_a_backward_whose_forward_call_was_not_seen_is_not_compared() -> None:
     later = recorded(tanh, run, calls=((0, 1),))[-1]
     assert later["call"] == 1
     assert "its gradients are not compared with autograd: its forward call was not seen" in later["notes"]
+
+
+@pytest.fixture
+def own_operators() -> Iterator[Any]:
+    """An operator that sets its scale by its first batch, as ActNorm does, and one that does not."""
+    scale = list[float]()
+
+    @torch.library.custom_op("dynadiag_values::actnorm", mutates_args=())
+    def actnorm(x: torch.Tensor) -> torch.Tensor:
+        if not scale:
+            scale.append(1 / x.std().item())
+            return x.clone()
+        return x * scale[0]
+
+    @torch.library.custom_op("dynadiag_values::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    actnorm.register_fake(torch.empty_like)
+    twice.register_fake(torch.empty_like)
+    yield actnorm, twice
+    for each in (actnorm, twice):
+        each._lib._destroy()
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_operator_whose_first_call_differs_accuses_nobody(own_operators: Any, backend: str) -> None:
+    (call,) = recorded(lambda x: own_operators[0](x.sin()).cos(), lambda f: f(torch.randn(8)), backend=backend)
+    assert wrong(call) == []
+    assert any("gives the same value in each call" in note for note in call["notes"])
+
+
+def test_behind_an_operator_that_repeats_its_value_a_fault_is_told(own_operators: Any) -> None:
+    backend = lambda gm, _: lambda *given: tuple(each + 1 for each in gm(*given))  # noqa: E731
+    (call,) = recorded(lambda x: own_operators[1](x.sin()).cos(), lambda f: f(torch.randn(8)), backend=backend)
+    assert wrong(call) == ["cos"]
+    assert call["notes"] == []
 
 
 def with_complex(x: torch.Tensor) -> torch.Tensor:
