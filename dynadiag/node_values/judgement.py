@@ -132,7 +132,8 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
             if number == len(samples):
                 rounding = StochasticRounding(number)
                 samples.append(_run(module, inputs, _moved(stored, rounding), state, rounding, _FILL_OWN))
-            yield to_float64(samples[number].computed[name])
+            value = samples[number].computed[name]
+            yield to_float64(value) if _eps(value) else value
 
     made = {
         name: _judge(own.computed[name], stored[name].value, wide.computed[name], sampled(name), eps[name])
@@ -208,10 +209,18 @@ def _judge(
 ) -> Judgement:
     if own.shape != wide.shape or not own.numel():
         return Judgement(None, None)
-    values = to_float64(own), to_float64(stored)
-    truth = to_float64(wide)
+    if _eps(own):
+        values, truth = (to_float64(own), to_float64(stored)), to_float64(wide)
+    else:  # a large integer has no value in float64; the differences have one
+        values, truth = (_from(own, own), _from(own, stored)), _from(own, wide)
+        samples = (_from(own, each) for each in samples)
     wrong = beyond_rounding(values, truth, samples, _tolerance(own, truth, eps))
     return Judgement(distance(stored, wide), bool(wrong.any()))
+
+
+def _from(own: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """How far integers are from others."""
+    return (value.to(torch.int64) - own.to(torch.int64)).double()
 
 
 def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[float, float]:

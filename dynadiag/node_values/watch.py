@@ -29,7 +29,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.capture.breaks import parse_compile_id
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
-from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
+from dynadiag.node_values.gradients import ForwardCall, NotCompared, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
 from dynadiag.node_values.node_run import NodeRun
@@ -387,6 +387,9 @@ class _Watcher:
         returned = {name: each.value for name, each in stored.items()}
         try:
             wrong = wrong_gradient(forward, graph.module, given, returned)
+        except NotCompared as error:
+            run.notes[f"{_NOT_COMPARED}: {error}"] = None
+            return {}
         except Exception as error:  # noqa: BLE001 - a graph that autograd cannot differentiate again
             run.notes[f"{_NOT_COMPARED}: {_text_of(error)}"] = None
             return {}

@@ -157,6 +157,26 @@ def test_what_a_graph_makes_of_gradients_is_the_same_uncompiled(function: Any) -
     assert call["nodes"][-1]["stored"]["nan"] == call["nodes"][-1]["nan"] == 9
 
 
+def returns_a_view(x: torch.Tensor, w: torch.Tensor) -> Any:
+    h = torch.tanh(x @ w)
+    return h, h.view(-1)
+
+
+def draws(x: torch.Tensor, w: torch.Tensor) -> Any:
+    return torch.nn.functional.dropout(torch.tanh(x @ w)), x
+
+
+@pytest.mark.parametrize(
+    ("function", "why"), [(returns_a_view, "returns a value and a view of it"), (draws, "draws random numbers")]
+)
+def test_why_gradients_are_not_compared_is_a_note(function: Any, why: str) -> None:
+    def run(f: Any) -> None:
+        f(torch.randn(4, 8), torch.randn(8, 8, requires_grad=True))[0].sum().backward()
+
+    (note,) = [each for each in recorded(function, run)[1]["notes"] if "not compared with autograd" in each]
+    assert why in note
+
+
 def test_what_a_call_without_a_backward_was_given_is_freed() -> None:
     freed = list[str]()
 
