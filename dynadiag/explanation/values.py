@@ -278,7 +278,7 @@ def _wrong_value(table: ValueTable) -> _Told | None:
     stored, call = table.stored[node.index], table.call_of(node)
     by = f"kernel {stored.kernel}" if stored.kernel else "compiled code"
     title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in {_place(call)}"
-    cause = "float64 contradicts it, and rounding does not explain that"
+    cause = "uncompiled it is another, and rounding does not explain that"
     if stored.off_float64 is not None:
         far = f"{stored.off_float64:.3g} of the largest element"
         cause = f"it is off by {far} from float64, on what compiled code stored before; rounding does not explain that"

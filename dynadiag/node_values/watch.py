@@ -290,17 +290,16 @@ class _Watcher:
             run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
-        self._add_stored(graph, run, given, {**shown.stored, **_final_values(graph.module, run, shown)}, state)
+        self._add_stored(graph, run, given, shown, state)
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
         notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]
         return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes}
 
-    def _add_stored(
-        self, graph: _Graph, run: NodeRun, given: list[Any], stored: Mapping[str, StoredValue], state: Any
-    ) -> None:
+    def _add_stored(self, graph: _Graph, run: NodeRun, given: list[Any], shown: _Shown, state: Any) -> None:
         """Add to each node what compiled code stored for it."""
+        stored: Mapping[str, StoredValue] = {**shown.stored, **_final_values(graph.module, run, shown)}
         is_pure = has_random_state(state) and not mutates(graph.module)
         stored = {name: each.like(run.values.get(name)) for name, each in stored.items()}
         apart = [
@@ -313,7 +312,10 @@ class _Watcher:
         else:
             judged = judge(graph.module, tuple(given), stored, state)
         judgements = dict(judged.of)
+        otherwise = {} if graph.frame is not None else _returned_otherwise(graph.module, run, shown.returned)
+        judgements |= otherwise
         unjudged = [name for name in apart if (one := judgements.get(name)) is None or one.wrong is None]
+        unjudged = [name for name in unjudged if name not in otherwise]
         if unjudged:
             more = f" and {len(unjudged) - _MAX_NAMES} more" if len(unjudged) > _MAX_NAMES else ""
             names = ", ".join(unjudged[:_MAX_NAMES])
@@ -353,6 +355,9 @@ class _Watcher:
         """The value of the first wrong node, where its kernel does not store it; its judgement is added."""
         wrong = next((node for node in run.nodes if (one := judged.of.get(node["node"])) and one.wrong), None)
         if wrong is None or torch.cuda.is_initialized():  # nothing is compiled in the program's own process
+            return {}
+        if not graph_calls.can_compile():
+            run.notes[f"what lies before {wrong['node']} is not compiled once more: another thread compiles"] = None
             return {}
         inputs = zip((node.name for node in graph.module.graph.find_nodes(op="placeholder")), given, strict=True)
         try:
@@ -532,6 +537,22 @@ def _output_nodes(module: GraphModule) -> tuple[Any, ...]:
     (output,) = module.graph.find_nodes(op="output")
     found = output.args[0]
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def _returned_otherwise(module: GraphModule, run: NodeRun, returned: Any) -> dict[str, Judgement]:
+    """The judgement of what compiled code returned in another type, or with another number of dimensions.
+
+    The size of a dimension may depend on values, as that of ``x[x > 0]``: a note says that it is another.
+    """
+    found = dict[str, Judgement]()
+    for node, value in zip(_output_nodes(module), returned if isinstance(returned, (tuple, list)) else (returned,)):  # noqa: B905
+        own = run.values.get(node.name) if isinstance(node, Node) else None
+        if own is None or not is_summarized(value) or (own.dtype, own.shape) == (value.dtype, value.shape):
+            continue
+        forms = [f"{str(each.dtype).removeprefix('torch.')} {tuple(each.shape)}" for each in (value, own)]
+        run.notes[f"compiled code returns {forms[0]} for {node.name}, which is {forms[1]} uncompiled"] = None
+        found[node.name] = Judgement(None, wrong=True if own.dtype != value.dtype or own.dim() != value.dim() else None)
+    return found
 
 
 def _final_values(module: GraphModule, run: NodeRun, shown: _Shown) -> dict[str, StoredValue]:

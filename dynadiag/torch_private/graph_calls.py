@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
+from torch._guards import CompileContext, TracingContext
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
@@ -127,8 +128,20 @@ def current_backward() -> Any:
 
 
 def is_tracing(arguments: Any) -> bool:
-    """Whether a call is part of tracing: it has no values."""
-    return torch.compiler.is_compiling() or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+    """Whether a call is part of tracing: it has no values. `is_compiling` is true in all threads if one compiles."""
+    is_here = CompileContext.try_get() is not None or TracingContext.try_get() is not None
+    is_compiled = torch.compiler.is_compiling() and is_here
+    return is_compiled or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+
+
+def can_compile() -> bool:
+    """Whether Dynamo's lock is free: in a fork, that of a thread that the fork has not is never released."""
+    from torch._dynamo.convert_frame import compile_lock
+
+    is_free = compile_lock.acquire(blocking=False)
+    if is_free:
+        compile_lock.release()
+    return is_free
 
 
 def is_functorch_wrapper(value: torch.Tensor) -> bool:

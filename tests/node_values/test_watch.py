@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from torch import fx
 
 from dynadiag.capture.settings import ValueOptions
 from dynadiag.node_values.watch import _Graph, _Watcher, watching
+from dynadiag.torch_private import graph_calls
 from tests.node_values.test_node_run import hooked, through_fp8, vmap_of_grad
 
 
@@ -175,6 +177,46 @@ def test_why_gradients_are_not_compared_is_a_note(function: Any, why: str) -> No
 
     (note,) = [each for each in recorded(function, run)[1]["notes"] if "not compared with autograd" in each]
     assert why in note
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda value: value.float(), ["half"]),
+        (lambda value: value.flatten(), ["half"]),
+        (lambda value: value[:1], []),
+        (lambda value: value, []),
+    ],
+)
+def test_what_is_returned_in_another_form(change: Any, expected: list[str]) -> None:
+    backend = lambda gm, _: lambda *given: tuple(map(change, gm(*given)))  # noqa: E731
+    (call,) = recorded(lambda x: x.sin().half(), lambda f: f(torch.randn(2, 4)), backend=backend)
+    assert wrong(call) == expected
+    is_told = [note for note in call["notes"] if note.endswith("for half, which is float16 (2, 4) uncompiled")]
+    assert len(is_told) == (change(torch.ones(2, 4).half()).shape != (2, 4) or expected == ["half"])
+
+
+def test_a_thread_that_compiles_hides_no_call_of_another() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    seen = list[bool]()
+
+    def slow(gm: Any, _inputs: Any) -> Any:
+        seen.append(graph_calls.is_tracing(()))
+        begun.set()
+        may_end.wait()
+        return gm
+
+    compile_slowly = lambda: torch.compile(lambda x: x + 1, backend=slow)(torch.ones(3))  # noqa: E731
+    thread = threading.Thread(target=compile_slowly)
+    thread.start()
+    begun.wait()
+    try:
+        assert (seen, graph_calls.is_tracing(())) == ([True], False)
+        assert not graph_calls.can_compile()
+    finally:
+        may_end.set()
+        thread.join()
+    assert graph_calls.can_compile()
 
 
 def test_what_a_call_without_a_backward_was_given_is_freed() -> None:
