@@ -97,6 +97,10 @@ class ValueOptions:
         """Whether this call of a graph is run node by node."""
         return any(first <= call <= last for first, last in self.calls)
 
+    def takes_from(self, call: int) -> bool:
+        """Whether this call or a later one is run node by node."""
+        return any(call <= last for _, last in self.calls)
+
     def names(self, node: str) -> bool:
         """Whether a node's summary is kept."""
         return self.nodes is None or _matches(self.nodes, node)

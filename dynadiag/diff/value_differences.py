@@ -9,13 +9,14 @@ how many elements are not finite.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import takewhile
 
 from dynadiag.diff.compile_matching import CompilePair, in_both
 from dynadiag.diff.difference import Difference, NodeDifference
 from dynadiag.explanation.formatting import count
-from dynadiag.explanation.values import EPSILON, ValueTable, operator_name, range_text, read_values, sizes
+from dynadiag.explanation.values import EPSILON, ValueTable, element_count, operator_name, range_text, read_values
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import NodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
@@ -108,7 +109,7 @@ def _first_difference(
     old, new = (beyond or own or apart)[0]
     how = "" if beyond else ", within rounding"
     more = f" ({count(len(apart), 'node')} of {len(pairs):,} differ)" if len(apart) > 1 else ""
-    what = "comes in different" if new.op == "placeholder" else "differs, and what it reads does not"
+    what = "comes in different" if new.op == "placeholder" else f"differs, and {_read_text(new, known)}"
     ranges_text = f"{range_text(new)}, was {range_text(old)}"
     text = f"{_node_name(new)} {what}{how}: {ranges_text}, in {_name(calls[1])}{more}"
     nodes = tuple(
@@ -145,6 +146,12 @@ def _first_stored(
     return None
 
 
+def _read_text(node: NodeValue, known: Container[str]) -> str:
+    """What is known of what the first node that differs reads."""
+    unknown = [attribute_name(name) for name in node.inputs if name not in known]
+    return f"{', '.join(unknown)}, which it reads, was not compared" if unknown else "what it reads does not"
+
+
 def _node_text(node: NodeValue) -> str:
     return f"{attribute_name(node.node)} = {operator_name(node.op)}: {range_text(node)}"
 
@@ -154,12 +161,18 @@ def _node_name(node: NodeValue) -> str:
 
 
 def _matched_nodes(olds: Sequence[NodeValue], news: Sequence[NodeValue]) -> list[tuple[NodeValue, NodeValue]]:
-    """The nodes of both in the order of execution, matched by what they compute: names may differ."""
+    """The nodes of both in the order of execution, matched by what they compute: names may differ.
+
+    Operators that follow each other in both are matched with other shapes too: an input may have another size.
+    """
     before, after = ([(_operation(node), node.summary.shape) for node in side] for side in (olds, news))
-    if before == after:
+    if [name for name, _ in before] == [name for name, _ in after]:
         return list(zip(olds, news, strict=True))
-    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-    return [(olds[one.a + step], news[one.b + step]) for one in blocks for step in range(one.size)]
+    pairs = list[tuple[NodeValue, NodeValue]]()
+    for _, first, last, start, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        beside = zip(olds[first:last], news[start:end], strict=False)
+        pairs += takewhile(lambda pair: _operation(pair[0]) == _operation(pair[1]), beside)
+    return pairs
 
 
 def _operation(node: NodeValue) -> str:
@@ -192,7 +205,7 @@ def _distance(old: ValueSummary, new: ValueSummary) -> float:
 
 def _typical(summary: ValueSummary) -> float:
     """The root of the mean square of the elements, or their largest where it is not known."""
-    total = math.prod(sizes(summary.shape))
+    total = element_count(summary.shape)
     if summary.norm and total:
         return summary.norm / math.sqrt(total)
     return max(abs(summary.min or 0.0), abs(summary.max or 0.0))

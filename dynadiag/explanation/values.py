@@ -36,6 +36,7 @@ _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
 _MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
+_MAX_ELEMENTS = 2**63 - 1  # of a tensor
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
 
@@ -189,6 +190,16 @@ def sizes(texts: Sequence[str]) -> tuple[int, ...]:
     return tuple(int(text) for text in texts if _is_number(text.removeprefix("-")))
 
 
+def element_count(shape: Sequence[str]) -> int:
+    """Return how many elements a recorded shape has: none of a shape that no tensor has, which only a stranger writes.
+
+    >>> element_count(("2", "3")), element_count(("-3",)), element_count(("9" * 19,) * 300)
+    (6, 0, 0)
+    """
+    count = math.prod(sizes(shape))
+    return count if 0 <= count <= _MAX_ELEMENTS else 0
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
@@ -267,7 +278,7 @@ def _wrong_value(table: ValueTable) -> _Told | None:
     stored, call = table.stored[node.index], table.call_of(node)
     by = f"kernel {stored.kernel}" if stored.kernel else "compiled code"
     title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in {_place(call)}"
-    cause = "float64 contradicts it, and rounding does not explain that"
+    cause = "uncompiled it is another, and rounding does not explain that"
     if stored.off_float64 is not None:
         far = f"{stored.off_float64:.3g} of the largest element"
         cause = f"it is off by {far} from float64, on what compiled code stored before; rounding does not explain that"
@@ -306,7 +317,7 @@ def _not_finite_node(table: ValueTable, node: NodeValue, becomes: NodeValue | No
     call, summary = table.call_of(node), node.summary
     number = summary.nan or summary.inf
     what = "NaN" if summary.nan else "infinite"
-    total = math.prod(sizes(summary.shape))
+    total = element_count(summary.shape)
     title = f"{_title(node)} has {number:,} {what} of {total:,} in {_place(call)}"
     cause = node.cause
     if node.op == "placeholder":

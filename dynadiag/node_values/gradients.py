@@ -39,10 +39,13 @@ class ForwardCall:
 
     @classmethod
     def of(cls, module: GraphModule, inputs: Sequence[Any], state: Any) -> ForwardCall:
-        """Keep a call. Inputs that the graph writes to are copied."""
+        """Keep a call. Inputs that the graph writes to are copied.
+
+        The others are held as tensors of their own with the same memory: the program's may be freed as without us.
+        """
         placeholders = module.graph.find_nodes(op="placeholder")
         written = [any(map(is_mutating, node.users)) for node in placeholders]
-        kept = tuple(copy_tensors(each) if own else each for each, own in zip(inputs, written, strict=True))
+        kept = tuple(copy_tensors(each) if own else _alias(each) for each, own in zip(inputs, written, strict=True))
         return cls(module, kept, _versions(kept), state)
 
     @property
@@ -51,8 +54,18 @@ class ForwardCall:
         return _versions(self.inputs) == self.versions
 
 
+def _alias(value: Any) -> Any:
+    if not is_summarized(value) or value.is_inference():
+        return value
+    return value.detach().requires_grad_(value.requires_grad)  # it shares the count of writes
+
+
 def _versions(inputs: Sequence[Any]) -> tuple[int, ...]:
     return tuple(each._version for each in inputs if isinstance(each, torch.Tensor) and not each.is_inference())
+
+
+class NotCompared(Exception):  # noqa: N818 - it says why
+    """The forward call cannot be repeated, or its gradients are not those of the backward graph one by one."""
 
 
 def wrong_gradient(
@@ -61,26 +74,25 @@ def wrong_gradient(
     """Return the first node of the backward graph that is wrong by autograd, and the gradient that shows it.
 
     ``given`` are the inputs of the backward graph, ``returned`` the gradients of the compiled call by node. None if all
-    gradients agree, if random numbers or later writes keep the forward call from being repeated, or if its gradients
-    are not those of the backward graph one by one.
+    gradients agree. Raises `NotCompared`.
     """
     if not forward.is_unchanged:
-        return None
+        raise NotCompared("the program has written to the inputs of the forward call since")
     placeholders = [node for node in backward.graph.nodes if node.op == "placeholder"]
     tangents = [value for node, value in zip(placeholders, given, strict=True) if node.name.startswith("tangents_")]
     true = _gradients(forward, tangents, wide=True)
     (output,) = backward.graph.find_nodes(op="output")
     names = output.args[0]
     inputs = forward.module.graph.find_nodes(op="placeholder")
-    if true is None or len(names) != len(inputs):
-        return None
+    if len(names) != len(inputs):
+        raise NotCompared("the backward graph has another number of gradients than the forward graph has inputs")
     far = [
         (node.name, primal.name)
         for node, primal in zip(names, inputs, strict=True)
         if isinstance(node, Node) and node.name in returned and primal.name in true
         if _is_far(returned[node.name], true[primal.name])
     ]
-    uncompiled = (_gradients(forward, tangents, wide=False) if far else None) or {}
+    uncompiled = _gradients(forward, tangents, wide=False) if far else {}
     for name, primal in far:
         if primal not in uncompiled:
             continue
@@ -90,11 +102,8 @@ def wrong_gradient(
     return None
 
 
-def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: bool) -> dict[str, torch.Tensor] | None:
-    """The gradient of each value of the forward graph by node, in float64 or in its own types.
-
-    None if the call cannot be repeated.
-    """
+def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: bool) -> dict[str, torch.Tensor]:
+    """The gradient of each value of the forward graph by node, in float64 or in its own types. Raises `NotCompared`."""
     given = copy_tensors(forward.inputs)
     if wide:
         given = float64_copies(given)
@@ -104,14 +113,14 @@ def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: 
         result = run.run(*given)
         state = random_state()
         if not torch.equal(state[0], forward.state[0]):
-            return None
+            raise NotCompared("the forward graph draws random numbers")
         roots = [
             each
             for each in (result if isinstance(result, (tuple, list)) else (result,))
             if isinstance(each, torch.Tensor) and each.requires_grad
         ]
         if [root.shape for root in roots] != [tangent.shape for tangent in tangents]:
-            return None
+            raise NotCompared("the forward graph returns a value and a view of it, or has other tangents than results")
         torch.autograd.backward(roots, [tangent.double() if wide else tangent.clone() for tangent in tangents])
     inputs = zip(forward.module.graph.find_nodes(op="placeholder"), given, strict=True)
     leaves = {node.name: value.grad for node, value in inputs if isinstance(value, torch.Tensor) and value.is_leaf}

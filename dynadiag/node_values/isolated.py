@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import gc
 import os
 import select
 import signal
@@ -24,6 +25,7 @@ import torch
 
 _LIMIT = 600.0  # seconds
 _BLOCK = 1 << 16
+_replaced = list[object]()  # what the program printed to: kept to the end of the fork
 _GOOD, _BAD = b"+", b"-"  # the first byte of what the fork writes: a result or an error
 
 
@@ -37,15 +39,15 @@ def run_in_fork(function: Callable[[], bytes], limit: float = _LIMIT) -> bytes:
     reading, writing = os.pipe()
     with _child_signal_kept():
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _no_collection():
                 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads
                 pid = os.fork()
+                if pid == 0:
+                    _run_as_child(function, threads, reading, writing)
         except OSError as error:
             os.close(reading)
             os.close(writing)
             raise ForkFailed(f"the process cannot be forked: {error.strerror}") from error
-        if pid == 0:
-            _run_as_child(function, threads, reading, writing)
         os.close(writing)
         try:
             result, ended = _read(reading, limit)
@@ -93,6 +95,18 @@ def _child_signal_kept() -> Iterator[None]:
             os.kill(os.getpid(), signal.SIGCHLD)
 
 
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage of the program: in the fork its finalizers would run a second time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _has_ended_child() -> bool:
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -128,6 +142,8 @@ def _run_as_child(function: Callable[[], bytes], threads: int, reading: int, wri
     """Run in the fork. Never returns."""
     try:
         os.close(reading)
+        gc.freeze()  # what the program left is garbage of its own process
+        gc.enable()
         _leave_program_alone()
         context = contextvars.copy_context()  # torch keeps its configuration in it
         thread = threading.Thread(target=context.run, args=(_write_result, function, threads, writing))
@@ -144,7 +160,9 @@ def _leave_program_alone() -> None:
     null = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open to the end of the fork
     for descriptor in (1, 2):
         os.dup2(null.fileno(), descriptor)
-    sys.stdout = sys.stderr = null  # the program may have put other files there
+    # The program may have put other files there. One that nothing else refers to would write its buffer as it is freed.
+    _replaced.extend((sys.stdout, sys.stderr))
+    sys.stdout = sys.stderr = null
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)

@@ -33,7 +33,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from dynadiag.node_values.node_run import NodeRun, is_uninitialized
-from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of
+from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of, with_operators
 from dynadiag.node_values.writes import is_mutating, memory_of, mutates
 from dynadiag.torch_private.trial import compile_in_this_process
 from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
@@ -132,7 +132,8 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
             if number == len(samples):
                 rounding = StochasticRounding(number)
                 samples.append(_run(module, inputs, _moved(stored, rounding), state, rounding, _FILL_OWN))
-            yield to_float64(samples[number].computed[name])
+            value = samples[number].computed[name]
+            yield to_float64(value) if _eps(value) else value
 
     made = {
         name: _judge(own.computed[name], stored[name].value, wide.computed[name], sampled(name), eps[name])
@@ -208,10 +209,18 @@ def _judge(
 ) -> Judgement:
     if own.shape != wide.shape or not own.numel():
         return Judgement(None, None)
-    values = to_float64(own), to_float64(stored)
-    truth = to_float64(wide)
+    if _eps(own):
+        values, truth = (to_float64(own), to_float64(stored)), to_float64(wide)
+    else:  # a large integer has no value in float64; the differences have one
+        values, truth = (_from(own, own), _from(own, stored)), _from(own, wide)
+        samples = (_from(own, each) for each in samples)
     wrong = beyond_rounding(values, truth, samples, _tolerance(own, truth, eps))
     return Judgement(distance(stored, wide), bool(wrong.any()))
+
+
+def _from(own: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """How far integers are from others."""
+    return (value.to(torch.int64) - own.to(torch.int64)).double()
 
 
 def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[float, float]:
@@ -227,6 +236,7 @@ def _tolerance(own: torch.Tensor, truth: torch.Tensor, eps: float) -> tuple[floa
 
 def _typical(values: torch.Tensor) -> float:
     """The root of the mean of the squares."""
+    values = with_operators(values)
     norm = float(torch.linalg.vector_norm(values, dtype=None if _eps(values) < _NARROW else torch.float32))
     if not math.isfinite(norm) or not norm:  # the squares of float32 overflow long before its elements
         norm = float(torch.linalg.vector_norm(values.to(torch.complex128 if values.is_complex() else torch.float64)))
@@ -254,7 +264,7 @@ def _run(
     given = float64_copies(given) if wide else given  # not under the mode, where memory is not shared as it was
     run = _SyncedRun(module, stored, fill, float64_copies if wide else copy_tensors, keep=keep)
     set_random_state(state)
-    with torch.no_grad(), under:
+    with under:
         run.run(*given)
     return run
 

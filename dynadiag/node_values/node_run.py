@@ -141,8 +141,15 @@ class NodeRun(ValueInterpreter):
         if n.name in self._wanted:
             self.values[n.name] = value.detach().clone() if self._mutates else value.detach()
         self._whole(n.name, value)
-        if not self._named(n.name):
-            return value
+        if self._named(n.name):
+            try:
+                self._describe(n, value, before, state)
+            except Exception as error:  # noqa: BLE001 - the run goes on: a type may lack any operator
+                self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
+        return value
+
+    def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any) -> None:
+        """Add the JSON object of a node."""
         described = summary_of(value)
         is_finite = not (described["nan"] or described["inf"])
         is_sampled = state is not None and before is None and is_finite
@@ -161,7 +168,6 @@ class NodeRun(ValueInterpreter):
         if not is_finite and (cause := self._cause(n, value, before, wide)):
             node["cause"] = cause
         self.nodes.append(node)
-        return value
 
     def _cause(self, n: Node, value: torch.Tensor, before: Any, wide: torch.Tensor | None) -> str | None:
         """What made the first number that is not finite, if no input of the node has one of its kind."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Interpreter, Node
 
+from dynadiag.torch_private.graph_calls import is_functorch_wrapper, is_hook_registration
 from dynadiag.trial.reference_run import tensors_in
 
 _SAMPLES = 64  # elements that are kept, at positions that depend on the number of elements alone
@@ -20,8 +21,10 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_summarized(value: Any) -> bool:
-    """Whether a value is a tensor whose elements can be read: not sparse, not quantized, not a subclass."""
-    return type(value) in _PLAIN and value.layout is torch.strided and not value.is_quantized and not value.is_meta
+    """Whether a value is a tensor whose elements can be read: not sparse, quantized, a subclass, or in `vmap`."""
+    if type(value) not in _PLAIN or is_functorch_wrapper(value):  # a value inside `vmap` or `grad` is a tensor by type
+        return False
+    return value.layout is torch.strided and not value.is_quantized and not value.is_meta
 
 
 def summary_of(value: torch.Tensor) -> dict[str, Any]:
@@ -60,7 +63,12 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # byte
 
 def blocks(value: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the elements in row-major order, in parts that stay in the processor's cache."""
-    return _flat(value).split(_BLOCK)
+    return _flat(with_operators(value)).split(_BLOCK)
+
+
+def with_operators(value: torch.Tensor) -> torch.Tensor:
+    """Return the same numbers in a type that can be computed with."""
+    return value.to(_WITH_OPERATORS.get(value.dtype, value.dtype))
 
 
 def _flat(value: torch.Tensor) -> torch.Tensor:
@@ -82,7 +90,7 @@ _WITH_OPERATORS = {  # torch has no count, extremes or infinities of these; the 
 
 
 def _statistics(flat: torch.Tensor) -> dict[str, Any]:
-    numbers = flat.abs() if flat.is_complex() else flat.to(_WITH_OPERATORS.get(flat.dtype, flat.dtype))
+    numbers = flat.abs() if flat.is_complex() else with_operators(flat)
     samples = _samples(numbers)
     nan = inf = zero = 0
     bounds, total, squares = list[float](), 0.0, 0.0
@@ -164,11 +172,14 @@ class ValueInterpreter(Interpreter):
     ``x[index] = y`` has a value: ``x``. ``aten.view`` takes a tensor of any stride, as Inductor's does: AOTAutograd
     traces a backward with the strides of eager, but Inductor may choose others, such as channels last, for what the
     forward saves; the gradient of a convolution has them then, and the view of it that was traced is impossible.
+    Where no gradients are computed a hook has nothing to do, and cannot be registered.
     """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.aten.view.default:
             target = torch.ops.aten.reshape.default
+        if is_hook_registration(target) and not args[0].requires_grad:
+            return args[0]
         value = super().call_function(target, args, kwargs)
         return args[0] if target is operator.setitem else value
 

@@ -17,10 +17,11 @@ import hashlib
 import json
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.fx import GraphModule, Node
@@ -28,7 +29,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.capture.breaks import parse_compile_id
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
-from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
+from dynadiag.node_values.gradients import ForwardCall, NotCompared, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
 from dynadiag.node_values.node_run import NodeRun
@@ -43,6 +44,7 @@ from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_
 _MAX_ERROR = 500  # characters of an error that are recorded
 _MAX_NAMES = 5  # nodes of one note
 _NO_BACKWARD = "the backward has no values: Inductor did not compile this graph, and values are read from what it makes"
+_NOT_COMPARED = "its gradients are not compared with autograd"
 
 
 def watch(recorder: Recorder, options: ValueOptions) -> None:
@@ -84,7 +86,8 @@ class _Graph:
     calls: int = 0
     lacks_backward: bool = False
     frame: _Graph | None = None  # of a backward graph: Dynamo's graph
-    forward: ForwardCall | None = None  # of Dynamo's graph: the last recorded call, until its backward
+    backward: _Graph | None = None  # of Dynamo's graph: its backward graph, once that is compiled
+    forward: ForwardCall | None = None  # of a backward graph: the forward call of the call that is recorded now
 
 
 class _Watcher:
@@ -101,6 +104,8 @@ class _Watcher:
         self._of_compile: dict[str, _Graph] = {}
         self._bytes = 0
         self._is_observing = False
+        # By the node of autograd's graph that will call the backward: it is freed with that.
+        self._forwards = WeakKeyDictionary[Any, ForwardCall]()
 
     def compile_frame(self, inner: Callable[..., Any], output: Any, gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
         """Compile a graph of Dynamo's. Returns the compiled graph, whose calls are observed."""
@@ -121,6 +126,8 @@ class _Watcher:
         if kind == "backward":
             watched = _Graph(copy_graph_module(gm), compile_hooks.compile_id(), kind)
             watched.frame = self._of_compile.get(watched.compile_id)
+            if watched.frame is not None:
+                watched.frame.backward = watched
         if watched is None and self._frames:
             self._frames[-1].graph = kind
         self.compiling.append(None if watched is None else frozenset(node.name for node in gm.graph.nodes))
@@ -153,24 +160,43 @@ class _Watcher:
         if self.is_ended or self._is_observing or graph_calls.is_tracing(arguments):
             return call(arguments)
         number, graph.calls = graph.calls, graph.calls + 1
-        if not self._options.takes(number) or self._bytes > self._options.limit:
-            return call(arguments)
+        is_taken = self._options.takes(number) and self._bytes <= self._options.limit
+        forward = self._forward_call(graph, arguments)
+        before = graph_calls.input_history(arguments) if forward is not None else set()
+        returned = self._recorded(graph, number, call, arguments) if is_taken else call(arguments)
+        if forward is not None and (node := graph_calls.compiled_backward(returned, before)) is not None:
+            self._forwards[node] = forward
+        return returned
+
+    def _forward_call(self, graph: _Graph, arguments: Any) -> ForwardCall | None:
+        """Return what is needed to repeat a forward call. None if the values of its backward will not be recorded.
+
+        Which call's backward comes next is the program's choice: one may have none, or come in another order.
+        """
+        if graph.graph != "forward" or graph.lacks_backward or not torch.is_grad_enabled():
+            return None
+        calls = graph.backward.calls if graph.backward is not None else 0
+        if not self._options.takes_from(calls) or self._bytes > self._options.limit:
+            return None
+        return ForwardCall.of(graph.module, arguments, random_state())
+
+    def _recorded(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> Any:
+        """Make a call of a compiled graph, and record its values."""
         self._is_observing = True
         if graph.graph is None:
             graph.lacks_backward = torch.is_grad_enabled() and any(
                 isinstance(each, torch.Tensor) and each.requires_grad for each in arguments
             )
             graph.graph = "forward" if graph.lacks_backward else "inference"
-        if graph.graph == "forward" and not graph.lacks_backward:
-            graph.forward = ForwardCall.of(graph.module, arguments, random_state())
+        if graph.frame is not None and (node := graph_calls.current_backward()) is not None:
+            graph.forward = self._forwards.pop(node, None)
         try:
             if torch.cuda.is_initialized():
                 return self._observe_here(graph, number, call, arguments)
             self._observe_in_fork(graph, number, call, arguments)
         finally:
             self._is_observing = False
-            if graph.frame is not None:
-                graph.frame.forward = None
+            graph.forward = None
         return call(arguments)
 
     def _observe_in_fork(self, graph: _Graph, number: int, call: Callable[[Any], Any], arguments: Any) -> None:
@@ -195,9 +221,17 @@ class _Watcher:
                 described["notes"] += notes
                 return json.dumps(described, allow_nan=False).encode()
 
+        def first_values() -> bytes:
+            self._recorder.mute()
+            with thread.restored():
+                return json.dumps(_program_values(graph.module, arguments)).encode()
+
         try:
             self._check(graph)
-            self._append(graph, number, run_in_fork(describe).decode(), began, state)
+            described = run_in_fork(describe).decode()
+            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+                described = without_unrepeatable(described, own, json.loads(run_in_fork(first_values)))
+            self._append(graph, number, described, began, state)
         except Exception as error:  # noqa: BLE001 - the program's call comes next, whatever became of ours
             self._append_failure(graph, number, error)
         except BaseException as error:  # Ctrl-C: the program's to handle
@@ -219,8 +253,10 @@ class _Watcher:
         after = random_state()
         try:
             set_random_state(before)
-            described = self._describe(graph, number, given, shown, before)
-            self._append(graph, number, json.dumps(described, allow_nan=False), began, before)
+            described = json.dumps(self._describe(graph, number, given, shown, before), allow_nan=False)
+            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+                described = without_unrepeatable(described, own, {})  # the program's call was the first
+            self._append(graph, number, described, began, before)
         except Exception as error:  # noqa: BLE001 - as above
             self._append_failure(graph, number, error)
         finally:
@@ -233,7 +269,12 @@ class _Watcher:
             raise ForkFailed("the graph communicates with other processes, so it is not run a second time")
 
     def _describe(self, graph: _Graph, number: int, given: list[Any], shown: _Shown, state: Any) -> dict[str, Any]:
-        """Run the graph uncompiled, and describe its values and those of compiled code."""
+        """Run the graph uncompiled, and describe its values and those of compiled code.
+
+        It runs in the program's own mode of gradients, which `torch.func.grad` in a graph heeds, but on inputs without
+        gradients, so that nothing is kept for a backward.
+        """
+        given = [each.detach() if is_summarized(each) else each for each in given]
         whole: dict[str, torch.Tensor] = {}
 
         def keep(name: str, value: torch.Tensor) -> None:
@@ -246,21 +287,19 @@ class _Watcher:
         run = NodeRun(graph.module, named=self._options.names, wanted=frozenset(names), whole=keep)
         failure = None
         try:
-            with torch.no_grad():
-                run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
+            run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
-        self._add_stored(graph, run, given, {**shown.stored, **_final_values(graph.module, run, shown)}, state)
+        self._add_stored(graph, run, given, shown, state)
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
         notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]
         return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes}
 
-    def _add_stored(
-        self, graph: _Graph, run: NodeRun, given: list[Any], stored: Mapping[str, StoredValue], state: Any
-    ) -> None:
+    def _add_stored(self, graph: _Graph, run: NodeRun, given: list[Any], shown: _Shown, state: Any) -> None:
         """Add to each node what compiled code stored for it."""
+        stored: Mapping[str, StoredValue] = {**shown.stored, **_final_values(graph.module, run, shown)}
         is_pure = has_random_state(state) and not mutates(graph.module)
         stored = {name: each.like(run.values.get(name)) for name, each in stored.items()}
         apart = [
@@ -273,14 +312,17 @@ class _Watcher:
         else:
             judged = judge(graph.module, tuple(given), stored, state)
         judgements = dict(judged.of)
+        otherwise = {} if graph.frame is not None else _returned_otherwise(graph.module, run, shown.returned)
+        judgements |= otherwise
         unjudged = [name for name in apart if (one := judgements.get(name)) is None or one.wrong is None]
+        unjudged = [name for name in unjudged if name not in otherwise]
         if unjudged:
             more = f" and {len(unjudged) - _MAX_NAMES} more" if len(unjudged) > _MAX_NAMES else ""
             names = ", ".join(unjudged[:_MAX_NAMES])
             run.notes[f"not judged (random numbers, or no value in float64): {names}{more}"] = None
         stored = {**stored, **self._narrowed(graph, run, given, stored, judged, judgements, state)}
-        if graph.frame is not None and graph.frame.forward is not None and not torch.cuda.is_initialized():
-            stored |= self._compared_with_autograd(graph, graph.frame.forward, run, given, stored, judgements)
+        if graph.frame is not None and not torch.cuda.is_initialized():
+            stored |= self._compared_with_autograd(graph, run, given, stored, judgements)
         for node in run.nodes:
             each = stored.get(node["node"])
             judgement = judgements.get(node["node"])
@@ -314,6 +356,9 @@ class _Watcher:
         wrong = next((node for node in run.nodes if (one := judged.of.get(node["node"])) and one.wrong), None)
         if wrong is None or torch.cuda.is_initialized():  # nothing is compiled in the program's own process
             return {}
+        if not graph_calls.can_compile():
+            run.notes[f"what lies before {wrong['node']} is not compiled once more: another thread compiles"] = None
+            return {}
         inputs = zip((node.name for node in graph.module.graph.find_nodes(op="placeholder")), given, strict=True)
         try:
             first = wrong_within(graph.module, wrong["node"], stored, {**judged.values, **dict(inputs)}, run, state)
@@ -331,7 +376,6 @@ class _Watcher:
     def _compared_with_autograd(
         self,
         graph: _Graph,
-        forward: ForwardCall,
         run: NodeRun,
         given: list[Any],
         stored: Mapping[str, StoredValue],
@@ -340,13 +384,19 @@ class _Watcher:
         """The first value of a backward graph that autograd contradicts; its judgement is added."""
         if any(judgement.wrong for judgement in judgements.values()):
             return {}
+        if (forward := graph.forward) is None:
+            run.notes[f"{_NOT_COMPARED}: its forward call was not seen"] = None
+            return {}
         for name in graph_calls.operators_with_own_backward(forward.module):
             run.notes[f"the backward of {name} is the program's own: torch.autograd.gradcheck checks it"] = None
         returned = {name: each.value for name, each in stored.items()}
         try:
             wrong = wrong_gradient(forward, graph.module, given, returned)
+        except NotCompared as error:
+            run.notes[f"{_NOT_COMPARED}: {error}"] = None
+            return {}
         except Exception as error:  # noqa: BLE001 - a graph that autograd cannot differentiate again
-            run.notes[f"its gradients are not compared with autograd: {_text_of(error)}"] = None
+            run.notes[f"{_NOT_COMPARED}: {_text_of(error)}"] = None
             return {}
         if wrong is None:
             return {}
@@ -378,6 +428,53 @@ class _Watcher:
             self._recorder.append("values", data, parse_compile_id(graph.compile_id))
         except Exception as other:  # noqa: BLE001 - we are called out of the user's program
             self._recorder.give_up(other)
+
+
+def _has_wrong(described: str) -> bool:
+    return any(node.get("stored", {}).get("wrong") for node in json.loads(described)["nodes"])
+
+
+def _program_values(module: GraphModule, arguments: Any) -> dict[str, str]:
+    """The hash of what each operator of the program returns when it is called for the first time."""
+    names = {node.name for node in graph_calls.program_operators(module)}
+    run = NodeRun(module, named=names.__contains__, wanted=frozenset(), whole=lambda *_: None)
+    given = [each.detach() if is_summarized(each) else each for each in arguments]
+    with contextlib.suppress(Exception):  # what ran is known
+        run.run(*copy_tensors(given))
+    return {node["node"]: node["hash"] for node in run.nodes}
+
+
+def without_unrepeatable(described: str, own: Sequence[Node], first: Mapping[str, str]) -> str:
+    """Return the description of a call without the accusation of what depends on an operator of the program that gives
+    another value each time, until a value after it was stored.
+
+    The uncompiled run calls the operators ``own`` for the second time. ``first`` has the hashes of their first values.
+    """
+    data = json.loads(described)
+    nodes = {node["node"]: node for node in data["nodes"]}
+    known = {node.name: nodes.get(node.name, {}).get("hash") for node in own}
+    changing = {name for name, value in known.items() if value is None or first.get(name) != value}
+    affected, cleared = set[str](changing), list[str]()
+    for node in own[0].graph.nodes if own else ():
+        described_node = nodes.get(node.name, {})
+        stored = described_node.get("stored")
+        reads = {*(each.name for each in node.all_input_nodes), *described_node.get("inputs", ())}
+        if node.name not in changing and affected.isdisjoint(reads):
+            continue
+        if stored is not None and stored["wrong"]:
+            stored |= {"wrong": False, "off": None}
+            cleared.append(node.name)
+        if stored is None or (node.name in cleared and node.name not in changing):
+            affected.add(node.name)
+        else:
+            affected.discard(node.name)  # what reads it was judged on the stored value
+    if cleared:
+        which = ", ".join(sorted(changing))
+        data["notes"].append(
+            f"not judged (whether {which} gives the same value in each call is not known, or it does not): "
+            f"{', '.join(cleared[:_MAX_NAMES])}"
+        )
+    return json.dumps(data, allow_nan=False)
 
 
 def _outside_tracebacks(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -440,6 +537,22 @@ def _output_nodes(module: GraphModule) -> tuple[Any, ...]:
     (output,) = module.graph.find_nodes(op="output")
     found = output.args[0]
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def _returned_otherwise(module: GraphModule, run: NodeRun, returned: Any) -> dict[str, Judgement]:
+    """The judgement of what compiled code returned in another type, or with another number of dimensions.
+
+    The size of a dimension may depend on values, as that of ``x[x > 0]``: a note says that it is another.
+    """
+    found = dict[str, Judgement]()
+    for node, value in zip(_output_nodes(module), returned if isinstance(returned, (tuple, list)) else (returned,)):  # noqa: B905
+        own = run.values.get(node.name) if isinstance(node, Node) else None
+        if own is None or not is_summarized(value) or (own.dtype, own.shape) == (value.dtype, value.shape):
+            continue
+        forms = [f"{str(each.dtype).removeprefix('torch.')} {tuple(each.shape)}" for each in (value, own)]
+        run.notes[f"compiled code returns {forms[0]} for {node.name}, which is {forms[1]} uncompiled"] = None
+        found[node.name] = Judgement(None, wrong=True if own.dtype != value.dtype or own.dim() != value.dim() else None)
+    return found
 
 
 def _final_values(module: GraphModule, run: NodeRun, shown: _Shown) -> dict[str, StoredValue]:

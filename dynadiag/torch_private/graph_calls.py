@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
+from torch._guards import CompileContext, TracingContext
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
@@ -15,6 +16,12 @@ from dynadiag.torch_private.minify import custom_op_definition
 from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
+_COMPILED_BACKWARD = "CompiledFunctionBackward"  # autograd's node of AOTAutograd's `CompiledFunction`
+_NAMESPACES = (  # of torch's own operators
+    *("_c10d_functional", "aten", "inductor", "inductor_prims", "mkl", "mkldnn", "onednn", "prim", "prims"),
+    *("quantized", "quantized_decomposed", "rngprims", "sparse"),
+)
+_HOOK_REGISTRATIONS = ("register_hook", "_register_hook_trampoline")  # the latter with compiled autograd
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (  # that keep the elements in their order, if they keep their number
     torch.ops.aten.view.default,
@@ -63,6 +70,21 @@ def operators_with_own_backward(module: GraphModule) -> list[str]:
     return [name for name in names if getattr(custom_op_definition(name), "_backward_fn", None) is not None]
 
 
+def program_operators(module: GraphModule) -> list[Node]:
+    """The nodes of a graph that call code of the program: custom operators, and functions that Dynamo is to keep."""
+    return [node for node in module.graph.nodes if node.op == "call_function" and _is_of_program(node.target)]
+
+
+def _is_of_program(target: Any) -> bool:
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        overload = target if isinstance(target, torch._ops.OpOverload) else getattr(target, target.overloads()[0])
+        return overload.namespace not in _NAMESPACES
+    place = getattr(target, "__module__", None) or "builtins"  # methods of C have none
+    return place.partition(".")[0] not in ("torch", "builtins", "_operator", "operator", "math", "functools")
+
+
 def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Callable[[list[Any]], Any]]) -> None:
     """Replace what a graph that Inductor compiled (``CompiledFxGraph``) calls by ``wrap`` of it.
 
@@ -76,9 +98,60 @@ def replace_call(compiled: Any, wrap: Callable[[Callable[[list[Any]], Any]], Cal
     compiled.current_callable = outer
 
 
+def input_history(inputs: Any) -> set[Any]:
+    """Return the nodes of autograd's graph that computed these inputs."""
+    return {each.grad_fn for each in inputs if isinstance(each, torch.Tensor) and each.grad_fn is not None}
+
+
+def compiled_backward(outputs: Any, before: set[Any]) -> Any:
+    """Return the node of autograd's graph that will call the backward graph of a compiled call.
+
+    ``outputs`` are what the call returned, ``before`` is the `input_history`. None if there is no such node, or
+    several: a graph may be compiled in parts.
+    """
+    found, seen = set[Any](), set(before)
+    waiting = [each.grad_fn for each in pytree.tree_leaves(outputs) if isinstance(each, torch.Tensor)]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == _COMPILED_BACKWARD:
+            found.add(node)
+        waiting += [source for source, _ in node.next_functions]
+    return found.pop() if len(found) == 1 else None
+
+
+def current_backward() -> Any:
+    """Return the node of autograd's graph whose gradients are computed now in this thread, None if there is none."""
+    return torch._C._current_autograd_node()
+
+
 def is_tracing(arguments: Any) -> bool:
-    """Whether a call is part of tracing: it has no values."""
-    return torch.compiler.is_compiling() or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+    """Whether a call is part of tracing: it has no values. `is_compiling` is true in all threads if one compiles."""
+    is_here = CompileContext.try_get() is not None or TracingContext.try_get() is not None
+    is_compiled = torch.compiler.is_compiling() and is_here
+    return is_compiled or any(isinstance(each, FakeTensor) for each in pytree.tree_leaves(arguments))
+
+
+def can_compile() -> bool:
+    """Whether Dynamo's lock is free: in a fork, that of a thread that the fork has not is never released."""
+    from torch._dynamo.convert_frame import compile_lock
+
+    is_free = compile_lock.acquire(blocking=False)
+    if is_free:
+        compile_lock.release()
+    return is_free
+
+
+def is_functorch_wrapper(value: torch.Tensor) -> bool:
+    """Whether a tensor stands for one inside ``torch.func.vmap`` or ``grad``: it has no memory of its own."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def is_hook_registration(target: Any) -> bool:
+    """Whether a function of Dynamo's graph registers a hook on a tensor, which it returns."""
+    return getattr(target, "__name__", "") in _HOOK_REGISTRATIONS
 
 
 def has_collective(module: GraphModule) -> bool:

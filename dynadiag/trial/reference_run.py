@@ -183,10 +183,14 @@ def copy_tensors(values: T) -> T:
 
 
 class _TensorCopier:
-    """Copies tensors. One copier per call of `copy_tensors`, since it remembers the storages it has copied."""
+    """Copies tensors. One copier per call of `copy_tensors`, since it remembers the storages it has copied.
+
+    A view is one in the copies too, since AOTAutograd treats two tensors of one memory by what they are views of.
+    """
 
     def __init__(self) -> None:
         self._storages: dict[int, torch.UntypedStorage] = {}
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity, which lasts while it is held
 
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
@@ -195,14 +199,33 @@ class _TensorCopier:
             return leaf.detach().requires_grad_(leaf.requires_grad)
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided:
             return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        base = leaf._base
+        if base is None or leaf.requires_grad or not _is_plain_view(leaf, base):
+            return self._copied_once(leaf)
+        return self._copied_once(base).as_strided(leaf.size(), leaf.stride(), leaf.storage_offset())
+
+    def _copied_once(self, leaf: torch.Tensor) -> torch.Tensor:
+        if id(leaf) not in self._copies:
+            self._copies[id(leaf)] = leaf, self._copy(leaf)
+        return self._copies[id(leaf)][1]
+
+    def _copy(self, leaf: torch.Tensor) -> torch.Tensor:
         source = leaf.untyped_storage()
         storage = self._storages.setdefault(source._cdata, source.clone())
         with torch.no_grad():
             copy = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             copy.set_(storage, leaf.storage_offset(), leaf.size(), leaf.stride())
+            copy = copy.conj() if leaf.is_conj() else copy
+            copy = torch._neg_view(copy) if leaf.is_neg() else copy
         if isinstance(leaf, torch.nn.Parameter):
-            return torch.nn.Parameter(copy, requires_grad=leaf.requires_grad)
+            copy = torch.nn.Parameter(copy, requires_grad=leaf.requires_grad)
         return copy.requires_grad_(leaf.requires_grad)
+
+
+def _is_plain_view(leaf: torch.Tensor, base: torch.Tensor) -> bool:
+    """Whether a tensor is other elements of its base, in the same type."""
+    is_alike = leaf.dtype is base.dtype and leaf.is_conj() == base.is_conj() and leaf.is_neg() == base.is_neg()
+    return is_alike and type(base) is torch.Tensor and not base.requires_grad and base.layout is torch.strided
 
 
 def run_call(

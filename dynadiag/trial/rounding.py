@@ -3,7 +3,8 @@ be seen from outside: a sum in another order may fall on the other side of a thr
 float16 on the way changes by one part in two thousand. So the function runs again in its own types. Each operator's
 result is computed in float64, moved by a random error of the few units that its arithmetic may have, and rounded up or
 down at random (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997). Exact results stay: comparing whole
-numbers involves no rounding.
+numbers involves no rounding. The result of a sum may be exact by chance, and another order of summation gives another:
+it stays only if moving its operands does not change it, or if these are whole numbers or hold it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ __all__ = ["StochasticRounding"]
 _POINTWISE_UNITS = 2.0
 _REDUCTION_UNITS = 4.0
 _CAST_OPERATORS = ("aten::_to_copy", "aten::copy_")  # pointwise, but torch does not tag them so
+# A remainder has the error of its dividend, which may be much larger than it is.
+_CANCELLING_OPERATORS = ("aten::remainder", "aten::fmod")
+# Operators that divide on the way: what they compute of whole numbers is not whole.
+_DIVIDING_OPERATORS = ("norm", "var", "std", "softmax")
 
 
 class StochasticRounding(TorchDispatchMode):
@@ -53,15 +58,20 @@ class StochasticRounding(TorchDispatchMode):
         return (wide + self._uniform(wide, -1.0, 1.0) * _ulp(wide, value.dtype)).to(value.dtype)
 
     def _round_results(self, func: Any, results: list[Any], before: Any) -> None:
-        pointwise = torch.Tag.pointwise in func.tags or func._schema.name in _CAST_OPERATORS
+        name = func._schema.name
+        pointwise = (torch.Tag.pointwise in func.tags or name in _CAST_OPERATORS) and name not in _CANCELLING_OPERATORS
         eps = next(_computing_eps(own.dtype) for own in results if _is_roundable(own))
         units = _POINTWISE_UNITS if pointwise else _REDUCTION_UNITS
         others = None if pointwise else pytree.tree_map(lambda value: self._perturb(value, units * eps), before)
         true = _in_float64(func, before)
         moved = true if others is None else _in_float64(func, others)
+        is_exact = pointwise or _adds_whole_numbers(name, before)
         for own, exact, other in zip(results, true or (), moved or (), strict=False):
             if _is_roundable(own) and own.shape == exact.shape:
-                self._round(own, exact, other, units)
+                stays = _is_exact(own, exact)
+                if not is_exact and not _is_selection(own, stays, before):
+                    stays &= other == exact
+                own.copy_(torch.where(stays, exact, self._rounded(own, other, units)))
 
     def _perturb(self, value: Any, share: float) -> Any:
         """An operand moved by a few units: for a sum this has the effect of another order of summation."""
@@ -69,13 +79,13 @@ class StochasticRounding(TorchDispatchMode):
             return value
         return value * (1 + self._uniform(value, -share, share))
 
-    def _round(self, own: torch.Tensor, exact: torch.Tensor, other: torch.Tensor, units: float) -> None:
-        """Replace a result by one that other rounding might have given."""
+    def _rounded(self, own: torch.Tensor, other: torch.Tensor, units: float) -> torch.Tensor:
+        """A result that other rounding might have given."""
         if own.is_complex():
-            own, exact, other = map(torch.view_as_real, (own, exact, other))
+            parts = [torch.view_as_real(each.resolve_conj()) for each in (own, other)]
+            return torch.view_as_complex(self._rounded(parts[0], parts[1], units))
         value = other * (1 + self._uniform(other, -units, units) * _computing_eps(own.dtype))
-        dithered = value + self._uniform(value, -0.5, 0.5) * _ulp(value, own.dtype)
-        own.copy_(torch.where(_is_exact(own, exact), exact, dithered))
+        return value + self._uniform(value, -0.5, 0.5) * _ulp(value, own.dtype)
 
     def _uniform(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
         values = torch.empty(like.shape, dtype=torch.float64)
@@ -109,7 +119,8 @@ def _in_float64(func: Any, arguments: Any) -> list[Any] | None:
 
 
 def _is_number(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
+    """Whether it has floating numbers; types of 8 bits are for storage, and have no operators."""
+    return (tensor.is_floating_point() or tensor.is_complex()) and tensor.element_size() > 1
 
 
 def _overlaps_itself(value: Any) -> bool:
@@ -142,3 +153,19 @@ def _ulp(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def _is_exact(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """Where the operator's result is exact. float64 cannot check itself, so there only whole numbers count as exact."""
     return exact == (exact.round() if own.dtype is torch.float64 else own)
+
+
+def _adds_whole_numbers(name: str, arguments: Any) -> bool:
+    """Whether an operator adds and multiplies whole numbers alone: no order of summation rounds those."""
+    is_dividing = not set(name.partition("::")[2].split("_")).isdisjoint(_DIVIDING_OPERATORS)
+    tensors = [each for each in pytree.tree_leaves(arguments) if isinstance(each, torch.Tensor) and _is_number(each)]
+    return not is_dividing and all(not each.is_complex() and bool((each == each.round()).all()) for each in tensors)
+
+
+def _is_selection(own: torch.Tensor, is_exact: torch.Tensor, arguments: Any) -> bool:
+    """Whether each element of a result is one of an operand, or fills a gap, as that of a maximum or of padding."""
+    if own.is_complex() or not bool(is_exact.all()):
+        return False
+    tensors = [each for each in pytree.tree_leaves(arguments) if isinstance(each, torch.Tensor) and _is_number(each)]
+    known = torch.cat([own.new_zeros(1, dtype=torch.float64), *(each.real.double().reshape(-1) for each in tensors)])
+    return bool(torch.isin(own.double(), known).all())

@@ -150,3 +150,31 @@ def test_inputs_have_the_names_of_the_program() -> None:
 
     (found,) = differences(run("1.0"), run("1.5"))
     assert found.text.startswith("up.weight (placeholder) comes in different")
+
+
+@pytest.mark.parametrize("shape", [("9" * 19,) * 20, ("9" * 19,) * 300, ("-3",)])
+def test_a_shape_that_no_tensor_has_is_compared_all_the_same(shape: tuple[str, ...]) -> None:
+    before = [a_node(0, "x", op="placeholder", hash="a", shape=shape, norm=2.0)]
+    after = [a_node(0, "x", op="placeholder", hash="b", shape=shape, norm=3.0, max=5.0)]
+    (found,) = differences(recording(*before), recording(*after))
+    assert found.text.startswith("x (placeholder) comes in different")
+
+
+def test_an_input_of_another_size_is_a_difference() -> None:
+    """One dynamic graph takes both."""
+    sized = {name: {"hash": "o", "shape": ("12",)} for name in ("x", "y", "z")}
+    (found,) = differences(recording(*chain()), recording(*chain(**sized)))
+    assert found.text.startswith("x (placeholder) comes in different: float32 (12,)")
+
+
+def test_an_input_of_another_size_is_matched_where_the_graphs_differ_later() -> None:
+    sized = {name: {"hash": "o", "shape": ("12",)} for name in ("x", "y")}
+    after = [*chain(**sized)[:2], a_node(2, "n", "y", op="neg", hash="n")]
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("x (placeholder) comes in different: float32 (12,)")
+
+
+def test_what_was_not_compared_is_not_said_to_agree() -> None:
+    after = chain(y={"op": "unheard_of", "hash": "o"}, z={"hash": "p", "samples": ("7.0", "2.0")})
+    (found,) = differences(recording(*chain()), recording(*after))
+    assert found.text.startswith("z (exp) differs, and y, which it reads, was not compared: float32")

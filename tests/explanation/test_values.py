@@ -39,6 +39,11 @@ def test_a_recording_without_values_has_no_table() -> None:
     assert explain(FakeRecording()).values is None
 
 
+def test_a_nan_in_a_shape_that_no_tensor_has_is_told() -> None:
+    (found,) = value_findings(table(a_node(0, "y", nan=3, shape=("9" * 19,) * 300)), {FILE: SOURCE})
+    assert "3 NaN of 0 in" in found.title
+
+
 def test_the_first_nan_is_told_with_its_cause_and_what_it_reads() -> None:
     nodes = a_node(0, "y"), a_node(1, "z", "y", line=3, nan=3, cause="log of -0.5 at [0]"), a_node(2, "s", "z", nan=1)
     (found,) = value_findings(table(*nodes), {FILE: SOURCE})

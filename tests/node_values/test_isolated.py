@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import signal
@@ -68,6 +69,39 @@ def test_what_it_does_is_not_seen_here(capfd: pytest.CaptureFixture[str]) -> Non
     run_in_fork(change)
     assert value == [1]
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_what_the_program_has_not_written_yet_is_not_written_twice(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sys.stdout` is all that refers to the file: it would be closed where it is replaced."""
+    monkeypatch.setattr(sys, name, (tmp_path / "log").open("w"))
+    getattr(sys, name).write("once")
+    run_in_fork(lambda: b"")
+    getattr(sys, name).close()
+    assert (tmp_path / "log").read_text() == "once"
+
+
+def test_garbage_of_the_program_is_not_collected_in_it(tmp_path: Path) -> None:
+    class Job:
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:
+            with (tmp_path / "log").open("a") as log:
+                log.write("ended ")
+
+    def collect() -> bytes:
+        gc.collect()
+        return str(gc.isenabled()).encode()
+
+    gc.collect()
+    Job()
+    assert run_in_fork(collect) == b"True"
+    assert gc.isenabled()
+    gc.collect()
+    assert (tmp_path / "log").read_text() == "ended "
 
 
 def test_an_exception_is_its_message() -> None:

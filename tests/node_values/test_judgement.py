@@ -11,7 +11,7 @@ import torch
 from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
-from dynadiag.node_values.gradients import ForwardCall, wrong_gradient
+from dynadiag.node_values.gradients import ForwardCall, NotCompared, wrong_gradient
 from dynadiag.node_values.judgement import StoredValue, agrees, judge, judge_apart, wrong_within
 from dynadiag.node_values.node_run import NodeRun
 from dynadiag.trial.reference_run import random_state
@@ -233,7 +233,8 @@ def test_a_wrong_decomposition_of_a_backward_is_seen_by_autograd() -> None:
         assert (found is not None) == is_wrong
     with torch.no_grad():
         w.add_(1)
-    assert wrong_gradient(call, module, given, {last.name: module(*given)[1]}) is None
+    with pytest.raises(NotCompared, match="has written to the inputs"):
+        wrong_gradient(call, module, given, {last.name: module(*given)[1]})
 
 
 def test_a_recomputed_forward_value_is_no_wrong_gradient() -> None:
@@ -264,3 +265,14 @@ def test_an_input_that_the_graph_writes_to_is_kept_as_it_was() -> None:
     assert call.inputs[0].tolist() == [1, 1]
     given[1].add_(5)
     assert not call.is_unchanged
+
+
+@pytest.mark.parametrize("start", [0, 2**60])
+def test_an_integer_is_judged_by_its_last_digit(start: int) -> None:
+    module = fx.symbolic_trace(lambda x: (x * 10).to(torch.int64) + start)
+    x = torch.randn(8)
+    right = module(x)
+    wrong = right.clone()
+    wrong[0] += 1
+    for stored, expected in ((right, False), (wrong, True)):
+        assert judge(module, (x,), {"add": StoredValue(stored, None)}, random_state()).of["add"].wrong is expected

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import fx
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
+from dynadiag.node_values import node_run
 from dynadiag.node_values.node_run import NodeRun
 from dynadiag.node_values.summary import distance, have_same_bits, summary_of
 from dynadiag.node_values.writes import is_mutating
@@ -299,3 +300,40 @@ def test_an_assignment_to_a_part_has_the_value_of_the_whole() -> None:
     assert (found["setitem_1"]["inf"], found["setitem_1"]["shape"]) == (2, [4])
     assert found["mul"]["inputs"] == ["setitem_1"]
     assert found["empty_like"]["off_float64"] is None
+
+
+def vmap_of_grad(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.vmap(torch.func.grad(lambda row: (row.sin() * row).sum()))(x).log()
+
+
+def hooked(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 5)
+    return torch.log(y.sin() - 2)
+
+
+def through_fp8(x: torch.Tensor) -> torch.Tensor:
+    return (x.to(torch.float8_e4m3fn).to(torch.float32) * 2).log()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch 2.11 makes a function of a hook
+@pytest.mark.parametrize("function", [vmap_of_grad, hooked, through_fp8])
+def test_a_graph_runs_to_its_end(function: Any) -> None:
+    graphs = []
+    torch._dynamo.reset()
+    x = torch.full((3, 3), -1.0, requires_grad=True)
+    torch.compile(function, backend=lambda gm, _: graphs.append(gm) or gm)(x)
+    made = NodeRun(graphs[0], named=lambda _: True, wanted=frozenset(), whole=lambda *_: None)
+    made.run(-torch.ones(3, 3))
+    assert made.nodes[-1]["nan"] == 9
+    assert "log of" in made.nodes[-1]["cause"]
+
+
+def test_a_value_that_cannot_be_described_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(value: torch.Tensor) -> Any:
+        raise NotImplementedError("no such kernel")
+
+    monkeypatch.setattr(node_run, "summary_of", refuse)
+    made = run(lambda x: x.sin(), torch.ones(2))
+    said = "is not summarized: NotImplementedError: no such kernel"
+    assert list(made.notes) == [f"x {said}", f"sin {said}"]

@@ -162,6 +162,23 @@ def test_a_result_that_is_state_is_compared_as_it_was_returned() -> None:
     assert [d.text.partition(" differs")[0] for d in _judged(function, stale, x)] == ["output 1", "output 2"]
 
 
+def test_copies_of_a_tensor_and_its_views_are_these() -> None:
+    base = torch.arange(8.0)
+    for given in ([base, base[2:].view(2, 3)], [base[2:].view(2, 3), base]):
+        copies = {copy.dim(): copy for copy in copy_tensors(given)}
+        assert copies[2]._base is copies[1]
+        assert torch.equal(copies[2], base[2:].view(2, 3))
+        copies[1].zero_()
+        assert not copies[2].any()
+    assert base[1:].all()
+
+
+def test_copies_of_conjugated_and_negated_tensors_have_their_elements() -> None:
+    value = torch.randn(4, dtype=torch.complex64).conj()
+    assert torch.equal(copy_tensors([value])[0], value)
+    assert torch.equal(copy_tensors([value.imag])[0], value.imag)
+
+
 def test_a_copy_of_autograds_zeros_has_no_memory_either() -> None:
     (copy,) = copy_tensors([torch._efficientzerotensor(2)])
     assert copy._is_zerotensor()

@@ -138,3 +138,46 @@ def test_branches_of_a_conditional_round() -> None:
 
     sampled = _sampled(function, torch.linspace(0.1, 1, 64))
     assert (sampled != sampled[0]).any()
+
+
+def test_a_result_that_is_exact_by_chance_moves_with_its_operands() -> None:
+    """The mean is an element of the row, so that one is exactly 0: but the mean of float32 may be a unit off."""
+    sampled = _sampled(lambda x: torch.nn.functional.layer_norm(x, (3,)), torch.tensor([[1000.0, 1000.25, 999.75]]))
+    assert (sampled[:, 0, 0] != 0).any()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.amax(0),
+        lambda x: torch.constant_pad_nd(x, (1, 1)),
+        lambda x: x.sort().values,
+        lambda x: (x > 0.5).to(x.dtype).sum(),
+        lambda x: (x * 0) @ x,
+        lambda x: (x > 0.5).to(x.dtype).mean(),
+    ],
+)
+def test_a_reduction_that_rounds_nothing_stays(function: Callable[..., torch.Tensor]) -> None:
+    x = torch.rand(64)
+    assert (_sampled(function, x) == function(x)).all()
+
+
+def test_a_remainder_is_off_by_units_of_its_dividend() -> None:
+    x = torch.full((256,), 100.03)
+    sampled = _sampled(lambda x: x % 0.1, x)
+    assert (sampled - x % 0.1).abs().max() > 1e-5
+    assert (_sampled(lambda x: x.round() % 3, x) == x.round() % 3).all()
+
+
+def test_a_conjugated_result_is_rounded() -> None:
+    x = torch.randn(8, 8, dtype=torch.complex64)
+    products = lambda x: (x.conj() @ x.conj().T).conj().resolve_conj() * x.conj()  # noqa: E731
+    sampled = _sampled(lambda x: torch.view_as_real(products(x).resolve_conj()), x)
+    assert (sampled != sampled[0]).any()
+    assert torch.allclose(sampled[0], torch.view_as_real(products(x).resolve_conj()), rtol=1e-4, atol=1e-4)
+
+
+def test_types_of_eight_bits_are_for_storage() -> None:
+    x = torch.rand(8)
+    through = lambda x: x.to(torch.float8_e4m3fn).reshape(2, 4).contiguous().float().sum()  # noqa: E731
+    assert torch.allclose(_sampled(through, x), through(x), rtol=1e-3)
