@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from dynadiag.diff.difference import COMPILED_STAGES, Difference
 from dynadiag.explanation.explanation import explain
 from dynadiag.recording.records import Frame, Kernel, Span
-from dynadiag.render.page.model import CodeLine, PageSection, _snippet, page_section
+from dynadiag.render.page.model import CodeLine, PageSection, _comparison_headline, _snippet, page_section
 from dynadiag.render.page.page import _coded
 from dynadiag.render.page.stages import Redaction, compile_documents
 from tests.explanation.build import FILE, FakeRecording, a_break, a_compile, a_failure, a_graph, a_recompile, a_run
@@ -28,6 +31,12 @@ def test_a_value_that_failed_several_guards_is_one_row() -> None:
         (2, "n", "2, 1, 0", "3", "0/2, 0/1, 0/0"),
         (0, "x.size()[0]", "4", "5", "0/0"),
     ]
+
+
+@pytest.mark.parametrize("stage", COMPILED_STAGES)
+def test_two_runs_may_differ_first_in_any_stage(stage: str) -> None:
+    first = Difference(stage, ("0/0", "0/0"), None, None, "text")
+    assert _comparison_headline(first).startswith("The runs differ, first in ")
 
 
 def test_a_line_without_columns_is_marked_from_its_first_letter() -> None:

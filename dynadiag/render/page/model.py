@@ -442,6 +442,7 @@ _STAGES = {
     "post_grad": "the graph after all passes",
     "kernel": "the kernels",
     "cache": "what the compiler caches gave",
+    "values": "the values of their nodes",
 }
 _KINDS = {"added": "only in the second", "removed": "only in the first", "changed": "changed", "moved": "moved"}
 
