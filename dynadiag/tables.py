@@ -220,7 +220,7 @@ class Values(Rows[NodeValue]):
 
     @property
     def first_nan(self) -> NodeValue | None:
-        """The first node with a NaN."""
+        """The first node that makes a NaN which its graph returns, or the input that has it."""
         return self._table.first_nan
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 from dynadiag.explanation.findings import Fact, Finding
@@ -13,7 +13,7 @@ from dynadiag.explanation.identity import enclosing_function, identity
 from dynadiag.explanation.remedy import Remedy, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source import ExplainedRecording
-from dynadiag.recording.records import NodeValue, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.records import NodeFacts, NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
 
 __all__ = ["EPSILON", "OVERFLOW", "ValueTable", "bounds_text", "operator_name", "overflows", "range_text"]
@@ -36,7 +36,8 @@ _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
 _MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
-_MAX_ELEMENTS = 2**63 - 1  # of a tensor
+_MAX_SIZE = 2**63 - 1  # elements of a tensor
+_TANGENTS = "tangents_"  # AOTAutograd's names of the gradients that a backward graph is given
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
 
@@ -47,6 +48,7 @@ class ValueTable:
     calls: tuple[ValuesCall, ...]
     nodes: tuple[NodeValue, ...]
     stored: Mapping[int, StoredNodeValue]
+    facts: Mapping[int, NodeFacts] = field(default_factory=dict)
 
     def call_of(self, node: NodeValue) -> ValuesCall:
         """Return the call that a node's value is of."""
@@ -58,8 +60,39 @@ class ValueTable:
 
     @property
     def first_nan(self) -> NodeValue | None:
-        """The first node with a NaN."""
-        return next((node for node in self.nodes if node.summary.nan), None)
+        """The node that makes the first NaN that is returned or written to an input.
+
+        Where none makes it, it is the input that has it. Of a call that did not come to its end every NaN counts.
+        """
+        for call in self.calls:
+            bad = [node for node in self.nodes_of(call) if node.summary.nan and self.comes_out(node)]
+            made = next((node for node in bad if node.cause), None)
+            if made is not None or bad:
+                return made or self._made_forward(bad[0]) or bad[0]
+        return None
+
+    def comes_out(self, node: NodeValue) -> bool:
+        """Whether what is not finite in a node comes to what its graph returns, as far as that is known."""
+        facts = self.facts.get(node.index)
+        return facts is None or facts.reaches is not False
+
+    def _made_forward(self, node: NodeValue) -> NodeValue | None:
+        """What made a NaN that the forward graph saved for its backward, and does not return itself.
+
+        The graphs of Dynamo and AOTAutograd have different names: a value is found by its bits, by its name, or else by
+        its shape and number of NaN.
+        """
+        call = self.call_of(node)
+        if call.graph != "backward" or node.op != "placeholder" or node.node.startswith(_TANGENTS):
+            return None
+        forward = [each for each in self.calls if (each.compile_id, each.call) == (call.compile_id, call.call)]
+        own = [each for each in self.nodes_of(forward[0]) if each.summary.nan]
+        for same in (_have_same_bits, _have_same_name, _have_same_form):
+            kept = next((each for each in own if same(each, node)), None)
+            if kept is not None:
+                origins = (*self.origins_of(kept, not_finite=True), kept)
+                return next((each for each in origins if each.summary.nan and each.cause), None)
+        return None
 
     @property
     def first_inf(self) -> NodeValue | None:
@@ -107,12 +140,15 @@ class ValueTable:
         own = self._by_name.get(node.values_call, {})
         return tuple(own[name] for name in node.inputs if name in own)
 
-    def origins_of(self, node: NodeValue) -> tuple[NodeValue, ...]:
-        """Return the nodes of the same call that a node is computed of, in the order of execution."""
+    def origins_of(self, node: NodeValue, *, not_finite: bool = False) -> tuple[NodeValue, ...]:
+        """Return the nodes of the same call that a node is computed of, in the order of execution.
+
+        With ``not_finite`` only those from which it is reached through numbers that are not finite.
+        """
         origins, waiting = dict[int, NodeValue](), [node]
         while waiting:
             for read in self.inputs_of(waiting.pop()):
-                if read.index not in origins:
+                if read.index not in origins and not (not_finite and _is_finite(read)):
                     origins[read.index] = read
                     waiting.append(read)
         return tuple(origins[index] for index in sorted(origins))
@@ -149,6 +185,18 @@ class ValueTable:
         return {call: {node.node: node for node in nodes} for call, nodes in self._by_call.items()}
 
 
+def _have_same_bits(one: NodeValue, other: NodeValue) -> bool:
+    return (one.summary.shape, one.summary.hash) == (other.summary.shape, other.summary.hash)
+
+
+def _have_same_name(one: NodeValue, other: NodeValue) -> bool:
+    return one.node == other.node
+
+
+def _have_same_form(one: NodeValue, other: NodeValue) -> bool:
+    return (one.summary.shape, one.summary.nan) == (other.summary.shape, other.summary.nan)
+
+
 def _largest(node: NodeValue) -> float:
     """The absolute value of the largest finite element."""
     return max(abs(node.summary.min or 0.0), abs(node.summary.max or 0.0))
@@ -168,7 +216,7 @@ def read_values(recording: ExplainedRecording) -> ValueTable | None:
     stored = {each.index: each for each in recording.records(StoredNodeValue)}
     # A stranger's recording may have nodes of no call.
     nodes = tuple(node for node in recording.records(NodeValue) if 0 <= node.values_call < len(calls))
-    return ValueTable(calls, nodes, stored)
+    return ValueTable(calls, nodes, stored, {each.index: each for each in recording.records(NodeFacts)})
 
 
 def operator_name(op: str) -> str:
@@ -197,7 +245,7 @@ def element_count(shape: Sequence[str]) -> int:
     (6, 0, 0)
     """
     count = math.prod(sizes(shape))
-    return count if 0 <= count <= _MAX_ELEMENTS else 0
+    return count if 0 <= count <= _MAX_SIZE else 0
 
 
 def _is_number(text: str) -> bool:
@@ -287,13 +335,15 @@ def _wrong_value(table: ValueTable) -> _Told | None:
 
 
 def _not_finite(table: ValueTable) -> Iterator[_Told]:
-    """The first NaN, or the overflow that it is computed of; without a NaN, the first infinity by an overflow.
+    """The first NaN that is returned, or the overflow that it is computed of; without one, the first infinity by an
+    overflow that is returned.
 
-    After it, the first in other graphs and at other lines whose origins are all finite: it follows from no other.
+    After it, the first in other graphs and at other lines that follow from no other.
     """
     first = table.first_nan
-    nodes = table.nodes if first is None else table.origins_of(first)
-    node = next((each for each in nodes if overflows(each)), first)
+    nodes = table.nodes if first is None else table.origins_of(first, not_finite=True)
+    told = [node for node in nodes if overflows(node) and (first is not None or table.comes_out(node))]
+    node = told[0] if told else first
     if node is None:
         return
     yield _not_finite_node(table, node, first)
@@ -303,10 +353,15 @@ def _not_finite(table: ValueTable) -> Iterator[_Told]:
             return
         if not (each.summary.nan or overflows(each)) or table.graph_of(each) in graphs or each.span in spans:
             continue
-        if each.cause and all(map(_is_finite, table.origins_of(each))):
+        if each.cause and table.comes_out(each) and not any(map(_follows, table.origins_of(each, not_finite=True))):
             graphs.add(table.graph_of(each))
             spans.add(each.span)
             yield _not_finite_node(table, each, None)
+
+
+def _follows(origin: NodeValue) -> bool:
+    """Whether what is computed of a node may follow from another graph, or from an earlier NaN."""
+    return origin.op == "placeholder" or origin.summary.nan > 0
 
 
 def _is_finite(node: NodeValue) -> bool:

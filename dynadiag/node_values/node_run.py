@@ -6,7 +6,8 @@ lost before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -15,12 +16,15 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from dynadiag.capture.graphs import target_name
+from dynadiag.node_values.not_finite import NotFiniteFlow, finite, kinds_of
 from dynadiag.node_values.product_sample import COLUMNS, ROWS, ProductSample, product_sample
 from dynadiag.node_values.summary import ValueInterpreter, distance, is_summarized, summary_of, twin_of
 from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
+_MAX_NAMES = 5  # nodes of one note
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
@@ -52,6 +56,26 @@ class NodeRun(ValueInterpreter):
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
         self.writes = Writes()
+        self._flow = NotFiniteFlow()
+        self._causes: dict[Node, str] = {}  # of NaN or infinities in values of several tensors
+
+    def add_flow(self) -> None:
+        """Say of each node that is not finite whether that comes to what the graph returns. A run that failed knows it
+        of none.
+        """
+        reaches = self._flow.reaches()
+        if reaches is None:
+            return
+        lost = list[str]()
+        for node in self.nodes:
+            if node["nan"] or node["inf"]:
+                node["reaches"] = reaches.get(node["node"], True)
+                is_input = node["op"] == "placeholder"
+                if node["nan"] and ("cause" in node or is_input) and not node["reaches"]:
+                    lost.append(f"{'the input ' if is_input else ''}{attribute_name(node['node'])}")
+        if lost:
+            more = f" and {len(lost) - _MAX_NAMES} more" if len(lost) > _MAX_NAMES else ""
+            self.notes[f"the NaN of {', '.join(lost[:_MAX_NAMES])}{more} come to nothing that the graph returns"] = None
 
     @property
     def stacks(self) -> list[str]:
@@ -70,6 +94,8 @@ class NodeRun(ValueInterpreter):
                 self.writes.note(n, value, before)
             elif n.op == "placeholder" and self._mutates:
                 self.writes.hold(n, value)
+            elif n.op == "output":
+                self._flow.returned = [*map(self.writes.read_as, n.all_input_nodes), *self.writes.left_in_inputs()]
             return value
         finally:
             for source in self.user_to_last_uses.get(n, ()):
@@ -126,6 +152,7 @@ class NodeRun(ValueInterpreter):
         """Describe a value, and return it. With a ``state`` of the random numbers it is compared with float64."""
         if n.op == "output":
             return value
+        makes_nan = self._note_flow(n, value, before)
         if not is_summarized(value):
             if isinstance(value, torch.Tensor):
                 self.notes[f"{n.name} is not summarized: {_kind_of(value)}"] = None
@@ -137,6 +164,9 @@ class NodeRun(ValueInterpreter):
                     else ""
                 )
                 self.notes[f"{n.name} is one node: the graphs inside {kind} are not followed{own}"] = None
+            bad = next((each for each in tensors_in(value) if kinds_of(each)), None)
+            if bad is not None and not makes_nan and (cause := self._cause(n, bad, before, None)):
+                self._causes[n] = cause
             return value
         if n.name in self._wanted:
             self.values[n.name] = value.detach().clone() if self._mutates else value.detach()
@@ -156,7 +186,8 @@ class NodeRun(ValueInterpreter):
         sample = product_sample(n, _name_of(n), value, self.env) if is_sampled else None
         wide = self._in_float64(n, before, state, sample) if state is not None else None
         off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
-        node = {"node": n.name, "op": _operator_of(n), "inputs": self.reads[n.name], **described, "off_float64": off}
+        inputs = self._read_of(n)
+        node = {"node": n.name, "op": _operator_of(n), "inputs": inputs, **described, "off_float64": off}
         if sample is not None:
             self.notes[f"of a large product in float32 {ROWS} rows and {COLUMNS} columns are compared with float64"] = (
                 None
@@ -165,15 +196,46 @@ class NodeRun(ValueInterpreter):
             node["float64"] = twin_of(wide)
         if n.stack_trace:
             node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
-        if not is_finite and (cause := self._cause(n, value, before, wide)):
+        if not is_finite and (cause := self._cause(n, value, before, wide, makes_nan=makes_nan)):
             node["cause"] = cause
         self.nodes.append(node)
 
-    def _cause(self, n: Node, value: torch.Tensor, before: Any, wide: torch.Tensor | None) -> str | None:
-        """What made the first number that is not finite, if no input of the node has one of its kind."""
+    def _read_of(self, n: Node) -> list[str]:
+        """What a node reads; in place of a value of several tensors, which has no summary, what that is computed of."""
+        parts = {each.name for each in n.all_input_nodes if not isinstance(self.env[each], torch.Tensor)}
+        named = (self.reads[name] if name in parts else [name] for name in self.reads[n.name])
+        return list(dict.fromkeys(name for names in named for name in names))
+
+    def _note_flow(self, n: Node, value: Any, before: Any) -> bool:
+        """Note where the NaN of a value come from; whether it makes some of finite inputs though others are not."""
+
+        def run_again(kept: Collection[Node]) -> Any:
+            given = map_arg((n.args, n.kwargs), lambda each: self.env[each] if each in kept else finite(self.env[each]))
+            after = random_state()
+            try:
+                return getattr(self, n.op)(n.target, *given)
+            finally:
+                set_random_state(after)
+
+        read = {each: self.writes.read_as(each) for each in n.all_input_nodes}
+        is_repeatable = n.op.startswith("call_") and before is None and not is_mutating(n)
+        return self._flow.note(n, value, read, run_again if is_repeatable else None)
+
+    def _cause(
+        self, n: Node, value: torch.Tensor, before: Any, wide: torch.Tensor | None, *, makes_nan: bool = False
+    ) -> str | None:
+        """What made the first number that is not finite, if no input of the node has one of its kind.
+
+        With ``makes_nan`` some of its NaN are of none that it reads.
+        """
         if not n.op.startswith("call_"):
             return None
+        if n.target is operator.getitem and (of := self._causes.get(n.all_input_nodes[0])) is not None:
+            return of
         args, kwargs = self.fetch_args_kwargs_from_env(n) if before is None else before
+        if makes_nan:
+            args, kwargs = finite((args, kwargs))
+            value, wide = getattr(self, n.op)(n.target, args, kwargs), None
         return cause_of(_name_of(n), args, kwargs, value, wide)
 
 

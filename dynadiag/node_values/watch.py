@@ -290,6 +290,7 @@ class _Watcher:
             run.run(*(copy_tensors(tuple(given)) if mutates(graph.module) else given))
         except Exception as error:  # noqa: BLE001 - what ran is described all the same
             failure = f"the graph does not run uncompiled to its end: {_text_of(error)}"
+        run.add_flow()
         self._add_stored(graph, run, given, shown, state)
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,12 @@ class Writes:
     def read_as(self, node: Node) -> tuple[str, ...]:
         """The nodes whose values one reads that reads this one now."""
         return self.of[node].read_as if node in self.of else (node.name,)
+
+    def left_in_inputs(self) -> Iterator[tuple[str, ...]]:
+        """Yield the nodes whose values each input that was written to has at last."""
+        for node in self._inputs:
+            if node in self.of:
+                yield self.read_as(node)
 
     def versions(self, env: Mapping[Node, Any], read: Sequence[torch.Tensor]) -> dict[Node, tuple[torch.Tensor, int]]:
         """How often each value that is held was written to. Views share the number.

@@ -465,6 +465,17 @@ class StoredNodeValue:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the run of a call found of a node besides its value."""
+
+    index: int  # of the `NodeValue`
+    reaches: bool | None  # whether its NaN, or else its infinities, come to what the graph returns or writes to inputs
+    writes: str | None  # the input that its operator changed, which its schema does not say
+    gradient_of: str | None  # the value whose gradient it should be, by autograd of the uncompiled graph in float64
+    gradient: tuple[str, ...]  # elements of that gradient, at the positions of the samples
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One trial of a search: a candidate that ran by itself, and its outcome as JSON."""
 
@@ -486,6 +497,7 @@ Record: TypeAlias = (
     | GraphNode
     | Guard
     | Kernel
+    | NodeFacts
     | NodeValue
     | Recompile
     | Run

@@ -10,8 +10,8 @@ from dynadiag.recording.record_mapping import RecordMapping
 
 APPLICATION_ID = 0x64796E61  # "dyna"; `file` and SQLite's tools show it
 # A reader refuses newer versions. 3 added derived data, 4 cache lookups and collectives, 5 dropped links, 6 added the
-# facts of breaks, 7 added the values of nodes.
-VERSION = 7
+# facts of breaks, 7 added the values of nodes, 8 the facts of nodes.
+VERSION = 8
 BLOCK_SIZE = 1 << 20  # bytes of log in one block; docs/notes/recording-compression.md has the figures
 
 
@@ -162,6 +162,7 @@ _TYPED_TABLES = (
     _record_table(records.ValuesCall, "values_call", since=7),
     _record_table(records.NodeValue, "node_value", "CREATE INDEX node_value_call ON node_value (values_call)", since=7),
     _record_table(records.StoredNodeValue, "stored_node_value", since=7),
+    _record_table(records.NodeFacts, "node_facts", since=8),
     _record_table(records.Trial, "trial"),
     _record_table(records.SourceFile, "source", "CREATE INDEX source_file ON source (file)"),
 )

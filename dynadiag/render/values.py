@@ -81,7 +81,10 @@ class NodeDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesDocument(CommandDocument):
-    """The document of `dynadiag values`. `first_nan`, `first_inf` and `first_wrong` are positions in `nodes`."""
+    """The document of `dynadiag values`. `first_nan`, `first_inf` and `first_wrong` are positions in `nodes`.
+
+    `first_nan` makes a NaN that its graph returns, as far as that is known.
+    """
 
     target: str
     exit_code: int | None

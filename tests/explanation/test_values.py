@@ -9,7 +9,7 @@ import pytest
 
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.values import ValueTable, operator_name, range_text, read_values, value_findings
-from dynadiag.recording.records import NodeValue, Span, StoredNodeValue, ValuesCall, ValueSummary
+from dynadiag.recording.records import NodeFacts, NodeValue, Span, StoredNodeValue, ValuesCall, ValueSummary
 from tests.explanation.build import FILE, FakeRecording
 
 SOURCE = "def forward(x):\n    y = x / 2\n    z = y.log()\n    return z.sum()\n"
@@ -77,6 +77,40 @@ def test_another_graph_that_makes_an_overflow_of_finite_values_has_a_finding_too
 def test_an_input_with_nan_comes_from_outside() -> None:
     (found,) = value_findings(table(a_node(0, "x", op="placeholder", nan=1)), {})
     assert found.cause == "it comes in from outside of this graph"
+
+
+def lost(*indices: int) -> dict[int, NodeFacts]:
+    """The facts of nodes whose NaN come to nothing."""
+    return {index: NodeFacts(index, False, None, None, ()) for index in indices}
+
+
+def test_a_nan_that_is_not_returned_leads_nowhere_and_one_that_is_leads() -> None:
+    masked = a_node(0, "m", nan=1, cause="log of -1 at [0]")
+    over = a_node(2, "o", inf=1, cause="exp overflows float32: it is 1e+50 in float64")
+    assert value_findings(replace(table(masked, a_node(1, "w", "m"), over), facts=lost(0, 2)), {}) == ()
+    real = a_node(3, "r", "w", line=3, nan=1, cause="div of 0 and 0 at [0]")
+    made = replace(table(masked, a_node(1, "w", "m"), over, real), facts=lost(0, 2))
+    (found,) = value_findings(made, {})
+    assert (found.span.line, found.cause) == (3, "div of 0 and 0 at [0]")
+    assert made.first_nan is real
+
+
+def test_what_the_graph_makes_leads_before_what_comes_in() -> None:
+    given, made = a_node(0, "x", op="placeholder", nan=1), a_node(1, "z", nan=1, cause="log of -1 at [0]")
+    assert table(given, made).first_nan is made
+
+
+def test_a_nan_that_the_forward_saves_for_its_backward_is_told_there() -> None:
+    """The forward takes it out; its backward multiplies a zero with it."""
+    calls = a_call(graph="forward"), a_call(1, graph="backward", call=0)
+    forward = a_node(0, "sqrt_of_x", nan=2, cause="sqrt of -1 at [0]", hash="kept")
+    saved = replace(a_node(1, "sqrt", op="placeholder", nan=2, hash="kept"), values_call=1)
+    gradient = replace(a_node(2, "div", "sqrt", nan=2), values_call=1)
+    made = ValueTable(calls, (forward, saved, gradient), {}, lost(0))
+    (found,) = value_findings(made, {})
+    assert found.title.startswith("sqrt_of_x (sqrt_of_x) has 2 NaN")
+    tangent = replace(saved, node="tangents_1")
+    assert ValueTable(calls, (forward, tangent), {}, lost(0)).first_nan is tangent
 
 
 def test_an_input_with_nan_in_a_later_call_says_which_calls_to_record() -> None:

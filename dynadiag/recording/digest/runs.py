@@ -16,6 +16,7 @@ from dynadiag.recording.records import (
     CUT_SHORT,
     FULL,
     Collective,
+    NodeFacts,
     NodeValue,
     Run,
     StoredNodeValue,
@@ -181,7 +182,7 @@ _GRAPHS = ("forward", "backward", "inference")
 
 def read_values(
     context: DigestContext, compile_id: str, data: dict[str, Any], payload: Payload
-) -> Iterator[ValuesCall | NodeValue | StoredNodeValue]:
+) -> Iterator[ValuesCall | NodeFacts | NodeValue | StoredNodeValue]:
     """Yield the records of one call."""
     graph = data.get("graph")
     described = json_object(payload())
@@ -204,7 +205,7 @@ def read_values(
 
 def _read_node(
     context: DigestContext, call: int, node: dict[str, Any], stacks: list[Any]
-) -> Iterator[NodeValue | StoredNodeValue]:
+) -> Iterator[NodeFacts | NodeValue | StoredNodeValue]:
     index = context.next_index("node_value")
     yield NodeValue(
         index=index,
@@ -221,6 +222,14 @@ def _read_node(
         off = _finite(stored.get("off"))
         kernel = text_or_none(stored.get("kernel"))
         yield StoredNodeValue(index, kernel, off, stored.get("wrong") is True, read_summary(stored))
+    if not node.keys().isdisjoint(("reaches", "writes", "gradient_of")):
+        yield NodeFacts(
+            index=index,
+            reaches=reaches if isinstance(reaches := node.get("reaches"), bool) else None,
+            writes=text_or_none(node.get("writes")),
+            gradient_of=text_or_none(node.get("gradient_of")),
+            gradient=tuple(map(str, list_or_empty(node.get("gradient")))),
+        )
 
 
 def read_summary(data: dict[str, Any]) -> ValueSummary:
