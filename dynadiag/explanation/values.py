@@ -323,7 +323,9 @@ def _wrong_value(table: ValueTable) -> _Told | None:
     node = table.first_wrong
     if node is None:
         return None
-    stored, call = table.stored[node.index], table.call_of(node)
+    stored, call, known = table.stored[node.index], table.call_of(node), table.facts.get(node.index)
+    if known is not None and known.gradient_of is not None:
+        return _wrong_gradient(node, call, known, known.gradient_of)
     by = f"kernel {stored.kernel}" if stored.kernel else "compiled code"
     title = f"{by} gives a wrong {node.node} ({operator_name(node.op)}) in {_place(call)}"
     cause = "uncompiled it is another, and rounding does not explain that"
@@ -332,6 +334,18 @@ def _wrong_value(table: ValueTable) -> _Told | None:
         cause = f"it is off by {far} from float64, on what compiled code stored before; rounding does not explain that"
     facts = [*_element_facts(node, stored), *_input_facts(table, node)]
     return _Told(Rule.WRONG_VALUE, "error", node, call.compile_id, title, cause, tuple(facts))
+
+
+def _wrong_gradient(node: NodeValue, call: ValuesCall, known: NodeFacts, of: str) -> _Told:
+    """A backward graph that is wrong: what compiles it is right."""
+    title = f"AOTAutograd's {call.graph} graph is wrong at {node.node} ({operator_name(node.op)})"
+    far = "" if known.gradient_off is None else f"off by {known.gradient_off:.3g} of its largest element"
+    cause = (
+        f"the gradient of {attribute_name(of)} that it returns is {far or 'another'}, by autograd of the uncompiled "
+        "graph in float64; a decomposition of a backward operator may be wrong"
+    )
+    facts = Fact("autograd", ", ".join(known.autograd)), Fact("compiled", ", ".join(known.compiled))
+    return _Told(Rule.WRONG_VALUE, "error", node, call.compile_id, title, cause, facts)
 
 
 def _not_finite(table: ValueTable) -> Iterator[_Told]:

@@ -24,6 +24,7 @@ from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_
 _FAR = 1e-3  # of the largest element; a type of 16 bits is off by more
 _FAR_NARROW = 5e-2
 _FEW = 0.05  # of the elements
+_MAX_ELEMENTS = 4  # of a gradient that are shown
 _FACTOR = 8.0  # times as far as the uncompiled gradient in its own types
 _NARROW = 1e-4  # its machine epsilon is larger
 
@@ -60,6 +61,21 @@ def _alias(value: Any) -> Any:
     return value.detach().requires_grad_(value.requires_grad)  # it shares the count of writes
 
 
+@dataclass(frozen=True, slots=True)
+class WrongGradient:
+    """A gradient that compiled code returned and autograd contradicts, in float64.
+
+    ``node`` is the first of the backward graph that is wrong, ``of`` the input whose gradient shows it. The elements
+    are those that differ most.
+    """
+
+    node: str
+    of: str
+    off: float | None
+    autograd: tuple[float, ...]
+    compiled: tuple[float, ...]
+
+
 def _versions(inputs: Sequence[Any]) -> tuple[int, ...]:
     return tuple(each._version for each in inputs if isinstance(each, torch.Tensor) and not each.is_inference())
 
@@ -70,8 +86,8 @@ class NotCompared(Exception):  # noqa: N818 - it says why
 
 def wrong_gradient(
     forward: ForwardCall, backward: GraphModule, given: Sequence[Any], returned: Mapping[str, torch.Tensor]
-) -> tuple[str, str] | None:
-    """Return the first node of the backward graph that is wrong by autograd, and the gradient that shows it.
+) -> WrongGradient | None:
+    """Return where the backward graph is wrong by autograd. None if all gradients agree.
 
     ``given`` are the inputs of the backward graph, ``returned`` the gradients of the compiled call by node. None if all
     gradients agree. Raises `NotCompared`.
@@ -96,10 +112,17 @@ def wrong_gradient(
     for name, primal in far:
         if primal not in uncompiled:
             continue
-        rounding = distance(uncompiled[primal], true[primal]) or 0.0
-        if (distance(returned[name], true[primal]) or 0.0) > _FACTOR * rounding:
-            return _first_wrong(forward.module, backward, given, true) or name, primal
+        rounding, off = distance(uncompiled[primal], true[primal]) or 0.0, distance(returned[name], true[primal])
+        if (off or 0.0) > _FACTOR * rounding:
+            node = _first_wrong(forward.module, backward, given, true) or name
+            return WrongGradient(node, primal, off, *_apart_most(true[primal], returned[name]))
     return None
+
+
+def _apart_most(one: torch.Tensor, other: torch.Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    one, other = one.detach().double().reshape(-1), other.detach().double().reshape(-1)
+    at = (one - other).abs().topk(min(_MAX_ELEMENTS, one.numel())).indices
+    return tuple(one[at].tolist()), tuple(other[at].tolist())
 
 
 def _gradients(forward: ForwardCall, tangents: Sequence[torch.Tensor], *, wide: bool) -> dict[str, torch.Tensor]:

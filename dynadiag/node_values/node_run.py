@@ -173,12 +173,12 @@ class NodeRun(ValueInterpreter):
         self._whole(n.name, value)
         if self._named(n.name):
             try:
-                self._describe(n, value, before, state)
+                self._describe(n, value, before, state, makes_nan=makes_nan)
             except Exception as error:  # noqa: BLE001 - the run goes on: a type may lack any operator
                 self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
         return value
 
-    def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any) -> None:
+    def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any, *, makes_nan: bool) -> None:
         """Add the JSON object of a node."""
         described = summary_of(value)
         is_finite = not (described["nan"] or described["inf"])

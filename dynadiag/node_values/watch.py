@@ -393,22 +393,17 @@ class _Watcher:
         returned = {name: each.value for name, each in stored.items()}
         try:
             wrong = wrong_gradient(forward, graph.module, given, returned)
-        except NotCompared as error:
-            run.notes[f"{_NOT_COMPARED}: {error}"] = None
-            return {}
         except Exception as error:  # noqa: BLE001 - a graph that autograd cannot differentiate again
             run.notes[f"{_NOT_COMPARED}: {_text_of(error)}"] = None
             return {}
         if wrong is None:
             return {}
-        name, source = wrong
-        run.notes[
-            f"by autograd of the uncompiled graph the gradient of {source} is another: AOTAutograd's graph is wrong at "
-            f"{name}, whose values above are of that graph"
-        ] = None
-        judgements[name] = Judgement(None, wrong=True)
-        known = stored.get(name)
-        return {} if known is not None else {name: StoredValue(run.values[name], None)}
+        described = next((node for node in run.nodes if node["node"] == wrong.node), {})
+        described |= {"gradient_of": wrong.of, "gradient_off": wrong.off}
+        described |= {"autograd": _texts(wrong.autograd), "compiled": _texts(wrong.compiled)}
+        judgements[wrong.node] = Judgement(None, wrong=True)
+        known = stored.get(wrong.node)
+        return {} if known is not None else {wrong.node: StoredValue(run.values[wrong.node], None)}
 
     def _append(self, graph: _Graph, number: int, described: str, began: float, state: Any) -> None:
         self._bytes += len(described)
@@ -576,8 +571,16 @@ def _final_values(module: GraphModule, run: NodeRun, shown: _Shown) -> dict[str,
     return found
 
 
+def _texts(numbers: Sequence[float]) -> list[str]:
+    return [f"{number:.7g}" for number in numbers]
+
+
 def _text_of(error: BaseException) -> str:
-    text = str(error) if isinstance(error, ForkFailed) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    text = (
+        str(error)
+        if isinstance(error, (ForkFailed, NotCompared))
+        else f"{type(error).__name__}: {error}".removesuffix(": ")
+    )
     said = text.partition("While executing %")[0] or text  # torch's interpreter adds its node and its stack
     return " ".join(said.split())[:_MAX_ERROR]
 

@@ -471,8 +471,10 @@ class NodeFacts:
     index: int  # of the `NodeValue`
     reaches: bool | None  # whether its NaN, or else its infinities, come to what the graph returns or writes to inputs
     writes: str | None  # the input that its operator changed, which its schema does not say
-    gradient_of: str | None  # the value whose gradient it should be, by autograd of the uncompiled graph in float64
-    gradient: tuple[str, ...]  # elements of that gradient, at the positions of the samples
+    gradient_of: str | None  # the input whose gradient autograd has otherwise, of the uncompiled graph in float64
+    gradient_off: float | None  # how far that gradient is from autograd's, relative to the largest element
+    autograd: tuple[str, ...]  # the elements of it that differ most, by autograd
+    compiled: tuple[str, ...]  # the same elements, as compiled code returned them
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def test_an_input_with_nan_comes_from_outside() -> None:
 
 def lost(*indices: int) -> dict[int, NodeFacts]:
     """The facts of nodes whose NaN come to nothing."""
-    return {index: NodeFacts(index, False, None, None, ()) for index in indices}
+    return {index: NodeFacts(index, False, None, None, None, (), ()) for index in indices}
 
 
 def test_a_nan_that_is_not_returned_leads_nowhere_and_one_that_is_leads() -> None:
@@ -159,6 +159,17 @@ def test_the_first_wrong_value_leads() -> None:
     assert found[0].severity == "error"
     assert found[0].title == "kernel cpp_fused_relu_0 gives a wrong relu (relu) in the forward graph"
     assert [(fact.label, fact.text) for fact in found[0].evidence[:2]] == [("uncompiled", "2.0"), ("compiled", "9.0")]
+
+
+def test_a_wrong_backward_graph_is_not_the_fault_of_its_kernel() -> None:
+    stored = StoredNodeValue(0, "cpp_fused_mul_0", None, True, a_summary())
+    weight = "l_self_modules_lin_parameters_weight_"
+    known = NodeFacts(0, None, None, weight, 0.25, ("1.0",), ("0.5",))
+    made = ValueTable((a_call(graph="backward"),), (a_node(0, "mul_6"),), {0: stored}, {0: known})
+    (found,) = value_findings(made, {})
+    assert found.title == "AOTAutograd's backward graph is wrong at mul_6 (mul_6)"
+    assert "the gradient of lin.weight that it returns is off by 0.25 of its largest element" in (found.cause or "")
+    assert [(each.label, each.text) for each in found.evidence] == [("autograd", "1.0"), ("compiled", "0.5")]
 
 
 def test_a_node_that_loses_more_than_its_neighbours_is_told() -> None:

@@ -254,7 +254,10 @@ def test_a_recomputed_forward_value_is_no_wrong_gradient() -> None:
     lines = {"where": "leaky_relu", "mul_2": "leaky_relu", "mul_1": "square", "mul": "square"}
     for node in (*call.module.graph.nodes, *module.graph.nodes):
         node.stack_trace = lines.get(node.name, node.name)
-    assert wrong_gradient(call, module, given, {"where": module(*given)[0]}) == ("where", "w")
+    found = wrong_gradient(call, module, given, {"where": module(*given)[0]})
+    assert found is not None
+    assert (found.node, found.of, len(found.autograd)) == ("where", "w", 4)
+    assert found.autograd != found.compiled
 
 
 def test_an_input_that_the_graph_writes_to_is_kept_as_it_was() -> None:

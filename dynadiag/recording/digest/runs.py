@@ -228,7 +228,9 @@ def _read_node(
             reaches=reaches if isinstance(reaches := node.get("reaches"), bool) else None,
             writes=text_or_none(node.get("writes")),
             gradient_of=text_or_none(node.get("gradient_of")),
-            gradient=tuple(map(str, list_or_empty(node.get("gradient")))),
+            gradient_off=_finite(node.get("gradient_off")),
+            autograd=tuple(map(str, list_or_empty(node.get("autograd")))),
+            compiled=tuple(map(str, list_or_empty(node.get("compiled")))),
         )
 
 
