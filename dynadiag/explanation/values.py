@@ -31,6 +31,10 @@ EPSILON = {
 _LOW_PRECISION = ("float16", "bfloat16", "float32")  # the types whose loss of precision is looked at
 _MIN_UNITS = 64.0  # units in the last place that a node is off before it is told
 _MIN_JUMP = 32.0  # times what the other nodes of its type are off
+# Of 16 bits: 64 units of bfloat16 are half of the largest element, and most operators round an exact result.
+_MIN_UNITS_NARROW, _MIN_JUMP_NARROW = 8.0, 16.0
+_NARROW = 1e-4  # the epsilon of 16-bit types is larger
+_SENSITIVE = 8.0  # times as far as rounding of what it reads moves a node, which explains its error
 _MAX_NOT_FINITE = 4  # graphs whose first value that is not finite is told
 _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
@@ -116,10 +120,21 @@ class ValueTable:
             units, usual = _units(node), self.typical_units.get(node.summary.dtype)
             if units is None or usual is None:
                 continue
-            limit = max(_MIN_UNITS, _MIN_JUMP * usual)
-            if units > limit and not self._is_cancellation(node, units, limit):
+            is_narrow = EPSILON[node.summary.dtype] > _NARROW
+            limit = max(
+                *((_MIN_UNITS_NARROW, _MIN_JUMP_NARROW * usual) if is_narrow else (_MIN_UNITS, _MIN_JUMP * usual))
+            )
+            if units > limit and not self._is_cancellation(node, units, limit) and not self._is_sensitive(node, units):
                 return node
         return None
+
+    def _is_sensitive(self, node: NodeValue, units: float) -> bool:
+        """Whether the node moves about as far if what it reads moves by its last place: no precision is lost then.
+
+        So does what has steps, such as a quantization, what cancels, and what draws random numbers of its own.
+        """
+        facts = self.facts.get(node.index)
+        return facts is not None and units * EPSILON[node.summary.dtype] <= _SENSITIVE * (facts.moved or 0.0)
 
     def _is_cancellation(self, node: NodeValue, units: float, limit: float) -> bool:
         """Whether the error is small against what the node reads: then a sum has cancelled, as it may."""

@@ -24,6 +24,7 @@ from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
+_SUSPECT = 4.0  # units in the last place: no operator that rounds its exact result is as far off
 _MAX_NAMES = 5  # nodes of one note
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
@@ -120,16 +121,27 @@ class NodeRun(ValueInterpreter):
             return self._keep(n, value, before)
         return self._keep(n, value, before, state)
 
-    def _in_float64(self, n: Node, before: Any, state: Any, sample: ProductSample | None) -> torch.Tensor | None:
-        """The node's value in float64, on its inputs as they were, or its sample. None if it does not run so."""
+    def _in_float64(
+        self, n: Node, before: Any, state: Any, sample: ProductSample | None, *, moved: bool = False
+    ) -> torch.Tensor | None:
+        """The node's value in float64, on its inputs as they were, or its sample. None if it does not run so.
+
+        With ``moved`` each input is moved by up to a unit in the last place.
+        """
 
         def widened(source: Node) -> Any:
-            return self._widened(source) if sample is None else _in_float64(sample.of_operand(source, self.env[source]))
+            if sample is None and not moved:
+                return self._widened(source)
+            value = self.env[source] if sample is None else sample.of_operand(source, self.env[source])
+            return pytree.tree_map(_moved if moved else _in_float64, value)
 
         after = random_state()
         set_random_state(state)
         try:
-            given = float64_copies(before) if before else map_arg((n.args, n.kwargs), widened)
+            if before:
+                given = pytree.tree_map(_moved, copy_tensors(before)) if moved else float64_copies(before)
+            else:
+                given = map_arg((n.args, n.kwargs), widened)
             with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
@@ -188,6 +200,9 @@ class NodeRun(ValueInterpreter):
         off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
         inputs = self._read_of(n)
         node = {"node": n.name, "op": _operator_of(n), "inputs": inputs, **described, "off_float64": off}
+        if off is not None and wide is not None and off > _SUSPECT * torch.finfo(value.dtype).eps:
+            moved = self._in_float64(n, before, state, sample, moved=True)
+            node["moved"] = distance(moved, wide) if moved is not None else None
         if sample is not None:
             self.notes[f"of a large product in float32 {ROWS} rows and {COLUMNS} columns are compared with float64"] = (
                 None
@@ -242,6 +257,16 @@ class NodeRun(ValueInterpreter):
 def _in_float64(value: Any) -> Any:
     is_narrow = isinstance(value, torch.Tensor) and value.dtype in _WIDENED
     return value.detach().to(torch.complex128 if value.is_complex() else torch.float64) if is_narrow else value
+
+
+def _moved(value: Any) -> Any:
+    """A value in float64, each element by up to a unit in the last place of its own type larger or smaller."""
+    wide = _in_float64(value)
+    if wide is value:
+        return value
+    generator = torch.Generator(wide.device).manual_seed(0)
+    by = torch.rand(wide.shape, generator=generator, device=wide.device, dtype=torch.float64) * 2 - 1
+    return wide * (1 + torch.finfo(value.dtype).eps * by)
 
 
 def is_uninitialized(n: Node) -> bool:

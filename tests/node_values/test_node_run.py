@@ -337,3 +337,23 @@ def test_a_value_that_cannot_be_described_does_not_end_the_run(monkeypatch: pyte
     made = run(lambda x: x.sin(), torch.ones(2))
     said = "is not summarized: NotImplementedError: no such kernel"
     assert list(made.notes) == [f"x {said}", f"sin {said}"]
+
+
+def test_an_error_is_beside_what_the_last_place_of_the_inputs_explains() -> None:
+    draws = iter(range(100))
+    x = torch.arange(-200, 200).float() * 0.05
+    with torch.library._scoped_library("ours_low", "FRAGMENT") as library:
+        for name, function in (
+            ("noise", lambda x: x + next(draws)),
+            ("running_sum", lambda x: sum(x.unbind(), x.new_zeros(()))),
+        ):
+            library.define(f"{name}(Tensor x) -> Tensor")
+            library.impl(name, function, "CompositeExplicitAutograd")
+        found = {
+            **nodes(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), x),
+            **nodes(lambda x: torch.ops.ours_low.noise(x), x),
+            **nodes(lambda x: torch.ops.ours_low.running_sum(x), torch.ones(1000).bfloat16()),
+        }
+    sensitive = [name for name, node in found.items() if "moved" in node and node["off_float64"] <= 8 * node["moved"]]
+    assert [name for name, node in found.items() if "moved" in node and name not in sensitive] == ["running_sum"]
+    assert sensitive == ["fake_quantize_per_tensor_affine", "noise"]

@@ -222,10 +222,11 @@ def _read_node(
         off = _finite(stored.get("off"))
         kernel = text_or_none(stored.get("kernel"))
         yield StoredNodeValue(index, kernel, off, stored.get("wrong") is True, read_summary(stored))
-    if not node.keys().isdisjoint(("reaches", "writes", "gradient_of")):
+    if not node.keys().isdisjoint(("reaches", "moved", "writes", "gradient_of")):
         yield NodeFacts(
             index=index,
             reaches=reaches if isinstance(reaches := node.get("reaches"), bool) else None,
+            moved=_finite(node.get("moved")),
             writes=text_or_none(node.get("writes")),
             gradient_of=text_or_none(node.get("gradient_of")),
             gradient_off=_finite(node.get("gradient_off")),
