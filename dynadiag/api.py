@@ -161,18 +161,25 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | None = None, **kwargs: Any) -> Values:
-    """Compile ``fn`` (a function or a module), call it once, and return the value of each node of its graphs.
+    """Compile ``fn`` (a function or a module) anew, call it once, and return the value of each node of its graphs.
 
-    ``calls`` are those of each graph that count, such as ``"0,3..5"``; ``nodes`` is a regular expression, or names with
-    commas. The graphs run once more in a fork of this process, or in it if CUDA is in use: its inputs and random
-    numbers stay as they are. A backward graph has values if ``fn`` calls it. Raises `DynadiagError` as `explain`.
+    What the program has compiled of it stays as it is. ``calls`` are those of each graph that count, such as
+    ``"0,3..5"``; ``nodes`` is a regular expression, or names with commas. The graphs run once more in a fork of this
+    process, or in it if CUDA is in use: its inputs and random numbers stay as they are. A backward graph has values if
+    ``fn`` calls it. Raises `DynadiagError` as `explain`, and if ``fn`` is compiled code that was made before.
     """
     from dynadiag.capture.settings import ValueOptions, check_pattern, parse_calls
     from dynadiag.tables import Values
 
     if nodes is not None:
         check_pattern("values: nodes", nodes)
-    return Values(_explained("values", fn, args, kwargs, ValueOptions(parse_calls(calls), nodes)))
+    report = _explained("values", fn, args, kwargs, ValueOptions(parse_calls(calls), nodes))
+    if report.values is None and _COMPILED_ALREADY in report.notes:
+        raise DynadiagError(
+            f"values({_target_name(fn)}): its compiled code was made without values: give what is compiled, not what "
+            "torch.compile returned"
+        )
+    return Values(report)
 
 
 def _explained(function: str, fn: Callable[..., Any], args: Any, kwargs: Any, options: ValueOptions | None) -> Report:
@@ -182,7 +189,14 @@ def _explained(function: str, fn: Callable[..., Any], args: Any, kwargs: Any, op
 
     from dynadiag.torch_private.capture import is_compiled
 
-    compiled = fn if is_compiled(fn) else torch.compile(fn)
+    if is_compiled(fn):
+        compiled = fn
+    elif options is None:
+        compiled = torch.compile(fn)
+    else:
+        from dynadiag.torch_private.fresh_compile import compiled_afresh
+
+        compiled = compiled_afresh(fn)
     if not _recording_lock.acquire(blocking=False):
         raise DynadiagError(
             f"{function}: a recording is being made already in this process: call it outside of record()"
