@@ -295,7 +295,7 @@ def value_findings(table: ValueTable | None, sources: Mapping[str, str]) -> tupl
     """
     if table is None:
         return ()
-    made = [_wrong_value(table), *_not_finite(table), _low_precision(table)]
+    made = [_undeclared_write(table), _wrong_value(table), *_not_finite(table), _low_precision(table)]
     return tuple(_placed(item, sources) for item in made if item is not None)
 
 
@@ -332,6 +332,20 @@ def _placed(told: _Told, sources: Mapping[str, str]) -> Finding:
         advice=advise([OVERFLOW], told.node) if told.rule == Rule.NOT_FINITE else (),
         node_value=told.node.index,
     )
+
+
+def _undeclared_write(table: ValueTable) -> _Told | None:
+    """The first operator that changes what its schema does not name: what compiled code computes then is no rule."""
+    node = next((each for each in table.nodes if (known := table.facts.get(each.index)) and known.writes), None)
+    if node is None:
+        return None
+    written, call = attribute_name(table.facts[node.index].writes or ""), table.call_of(node)
+    title = f"{_title(node)} writes to {written} in {_place(call)}, and does not declare that"
+    cause = (
+        "by its schema it changes no input: compiled code may compute other values than uncompiled code; "
+        "`mutates_args` of `torch.library.custom_op` declares it"
+    )
+    return _Told(Rule.WRONG_VALUE, "error", node, call.compile_id, title, cause, tuple(_input_facts(table, node)))
 
 
 def _wrong_value(table: ValueTable) -> _Told | None:

@@ -6,8 +6,9 @@ lost before it.
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch.utils import _pytree as pytree
 from dynadiag.capture.graphs import target_name
 from dynadiag.node_values.not_finite import NotFiniteFlow, finite, kinds_of
 from dynadiag.node_values.product_sample import COLUMNS, ROWS, ProductSample, product_sample
-from dynadiag.node_values.summary import ValueInterpreter, distance, is_summarized, summary_of, twin_of
+from dynadiag.node_values.summary import ValueInterpreter, distance, have_same_bits, is_summarized, summary_of, twin_of
 from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
 from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.trial.float64 import float64_copies, float64_operators
@@ -26,6 +27,7 @@ from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_
 
 _SUSPECT = 4.0  # units in the last place: no operator that rounds its exact result is as far off
 _MAX_NAMES = 5  # nodes of one note
+_TORCH_OPERATORS = ("aten", "prims", "prim", "inductor", "_c10d_functional", "quantized", "higher_order", "mkldnn")
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
@@ -57,6 +59,7 @@ class NodeRun(ValueInterpreter):
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
         self.writes = Writes()
+        self._undeclared: dict[Node, str] = {}
         self._flow = NotFiniteFlow()
         self._causes: dict[Node, str] = {}  # of NaN or infinities in values of several tensors
 
@@ -111,7 +114,8 @@ class NodeRun(ValueInterpreter):
         writes = is_mutating(n)
         before = copy_tensors(self.fetch_args_kwargs_from_env(n)) if writes else None
         state = random_state()
-        value = super().run_node(n)
+        with self._undeclared_writes_noted(n):
+            value = super().run_node(n)
         if is_uninitialized(n) and is_summarized(value):
             value.zero_()
             self.notes[f"{n.name} is uninitialized memory: zeros stand for it"] = None
@@ -120,6 +124,22 @@ class NodeRun(ValueInterpreter):
         if not is_summarized(value) or is_view or not any(tensor.dtype in _WIDENED for tensor in inputs):
             return self._keep(n, value, before)
         return self._keep(n, value, before, state)
+
+    @contextlib.contextmanager
+    def _undeclared_writes_noted(self, n: Node) -> Iterator[None]:
+        """Note which input an operator of the program changes, though its schema says that it changes none.
+
+        Below autograd an operator changes no version of a tensor: the elements are compared.
+        """
+        if not is_own_operator(n) or is_mutating(n):
+            yield
+            return
+        read = {each: self.env[each] for each in n.all_input_nodes if is_summarized(self.env[each])}
+        before = {source: value.clone() for source, value in read.items()}
+        yield
+        changed = next((each for each, value in read.items() if not have_same_bits(value, before[each])), None)
+        if changed is not None:
+            self._undeclared[n] = changed.name
 
     def _in_float64(
         self, n: Node, before: Any, state: Any, sample: ProductSample | None, *, moved: bool = False
@@ -209,6 +229,8 @@ class NodeRun(ValueInterpreter):
             )
         elif wide is not None and wide.shape == value.shape:
             node["float64"] = twin_of(wide)
+        if n in self._undeclared:
+            node["writes"] = self._undeclared[n]
         if n.stack_trace:
             node["stack"] = self._stacks.setdefault(n.stack_trace, len(self._stacks))
         if not is_finite and (cause := self._cause(n, value, before, wide, makes_nan=makes_nan)):
@@ -267,6 +289,13 @@ def _moved(value: Any) -> Any:
     generator = torch.Generator(wide.device).manual_seed(0)
     by = torch.rand(wide.shape, generator=generator, device=wide.device, dtype=torch.float64) * 2 - 1
     return wide * (1 + torch.finfo(value.dtype).eps * by)
+
+
+def is_own_operator(n: Node) -> bool:
+    """Whether a node calls an operator that is none of torch's."""
+    packet = getattr(n.target, "overloadpacket", n.target)
+    name = packet._qualified_op_name if isinstance(packet, torch._ops.OpOverloadPacket) else ""
+    return bool(name) and name.partition("::")[0] not in _TORCH_OPERATORS
 
 
 def is_uninitialized(n: Node) -> bool:

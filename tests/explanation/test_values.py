@@ -161,6 +161,12 @@ def test_the_first_wrong_value_leads() -> None:
     assert [(fact.label, fact.text) for fact in found[0].evidence[:2]] == [("uncompiled", "2.0"), ("compiled", "9.0")]
 
 
+def test_an_operator_that_writes_to_what_it_does_not_declare_leads() -> None:
+    known = NodeFacts(1, None, None, "l_x_", None, None, (), ())
+    (found,) = value_findings(replace(table(a_node(0, "l_x_"), a_node(1, "bump", "l_x_")), facts={1: known}), {})
+    assert found.title == "bump (bump) writes to x in the forward graph, and does not declare that"
+
+
 def test_a_wrong_backward_graph_is_not_the_fault_of_its_kernel() -> None:
     stored = StoredNodeValue(0, "cpp_fused_mul_0", None, True, a_summary())
     weight = "l_self_modules_lin_parameters_weight_"

@@ -357,3 +357,16 @@ def test_an_error_is_beside_what_the_last_place_of_the_inputs_explains() -> None
     sensitive = [name for name, node in found.items() if "moved" in node and node["off_float64"] <= 8 * node["moved"]]
     assert [name for name, node in found.items() if "moved" in node and name not in sensitive] == ["running_sum"]
     assert sensitive == ["fake_quantize_per_tensor_affine", "noise"]
+
+
+def test_an_operator_that_changes_what_its_schema_does_not_name_is_found() -> None:
+    """It runs below autograd, where no version of the tensor changes."""
+    with torch.library._scoped_library("ours_writes", "FRAGMENT") as library:
+        for name, schema in (("hidden", "(Tensor x) -> Tensor"), ("declared", "(Tensor(a!) x) -> Tensor")):
+            library.define(name + schema)
+            library.impl(name, lambda x: x.add_(1) * 2, "CPU")
+        library.define("sound(Tensor x) -> Tensor")
+        library.impl("sound", lambda x: x * 2, "CPU")
+        ours = torch.ops.ours_writes
+        found = nodes(lambda x: (ours.sound(x), ours.declared(x.clone()), ours.hidden(x)), torch.ones(3))
+    assert {name: node["writes"] for name, node in found.items() if "writes" in node} == {"hidden": "x"}
