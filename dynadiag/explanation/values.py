@@ -80,6 +80,11 @@ class ValueTable:
         facts = self.facts.get(node.index)
         return facts is None or facts.reaches is not False
 
+    def is_followed(self, call: ValuesCall) -> bool:
+        """Whether it is known what comes to what a call returns: its uncompiled run came to its end."""
+        known = (self.facts.get(node.index) for node in self.nodes_of(call))
+        return any(each is not None and each.reaches is not None for each in known)
+
     def _made_forward(self, node: NodeValue) -> NodeValue | None:
         """What made a NaN that the forward graph saved for its backward, and does not return itself.
 

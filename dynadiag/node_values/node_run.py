@@ -59,19 +59,23 @@ class NodeRun(ValueInterpreter):
         self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
         self.writes = Writes()
+        self.left_out = 0  # nodes that are not named
         self._undeclared: dict[Node, str] = {}
         self._flow = NotFiniteFlow()
         self._causes: dict[Node, str] = {}  # of NaN or infinities in values of several tensors
 
     def add_flow(self) -> None:
-        """Say of each node that is not finite whether that comes to what the graph returns. A run that failed knows it
-        of none.
+        """Say of each node that is not finite, or returned, whether it comes to what the graph returns.
+
+        A run that failed knows it of none.
         """
         reaches = self._flow.reaches()
         if reaches is None:
             return
-        lost = list[str]()
+        lost, returned = list[str](), {name for names in self._flow.returned or () for name in names}
         for node in self.nodes:
+            if node["node"] in returned:
+                node["reaches"] = True
             if node["nan"] or node["inf"]:
                 node["reaches"] = reaches.get(node["node"], True)
                 is_input = node["op"] == "placeholder"
@@ -181,9 +185,19 @@ class NodeRun(ValueInterpreter):
         return kept[1]
 
     def _keep(self, n: Node, value: Any, before: Any = None, state: Any = None) -> Any:
-        """Describe a value, and return it. With a ``state`` of the random numbers it is compared with float64."""
+        """Describe a value, and return it. One that cannot be described is a note: the run goes on.
+
+        With a ``state`` of the random numbers it is compared with float64.
+        """
         if n.op == "output":
             return value
+        try:
+            return self._summarized(n, value, before, state)
+        except Exception as error:  # noqa: BLE001 - an operator that torch lacks for a type, a value of `vmap`
+            self.notes[f"{n.name} is not summarized: {type(error).__name__}"] = None
+            return value
+
+    def _summarized(self, n: Node, value: Any, before: Any, state: Any) -> Any:
         makes_nan = self._note_flow(n, value, before)
         if not is_summarized(value):
             if isinstance(value, torch.Tensor):
@@ -203,11 +217,13 @@ class NodeRun(ValueInterpreter):
         if n.name in self._wanted:
             self.values[n.name] = value.detach().clone() if self._mutates else value.detach()
         self._whole(n.name, value)
-        if self._named(n.name):
-            try:
-                self._describe(n, value, before, state, makes_nan=makes_nan)
-            except Exception as error:  # noqa: BLE001 - the run goes on: a type may lack any operator
-                self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
+        if not self._named(n.name):
+            self.left_out += 1
+            return value
+        try:
+            self._describe(n, value, before, state, makes_nan=makes_nan)
+        except Exception as error:  # noqa: BLE001 - the run goes on: a type may lack any operator
+            self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
         return value
 
     def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any, *, makes_nan: bool) -> None:

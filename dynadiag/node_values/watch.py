@@ -29,6 +29,7 @@ from torch.fx import GraphModule, Node
 from dynadiag.capture.breaks import parse_compile_id
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
+from dynadiag.explanation.formatting import count
 from dynadiag.node_values.gradients import ForwardCall, NotCompared, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
@@ -211,14 +212,19 @@ class _Watcher:
                 is_written = graph.graph == "backward" or mutates(graph.module)
                 own = given if graph.graph == "backward" else tuple(given)
                 own = copy_tensors(own) if is_written else own
-                shown, notes = _Shown({}, (), ()), list[str]()
+                shown, raised = _Shown({}, (), ()), None
                 try:
                     shown = _shown_by(call, own, graph)
                 except Exception as error:  # noqa: BLE001 - the uncompiled values may show why
-                    notes.append(f"compiled code raises: {_text_of(error)}")
+                    raised = _text_of(error)
                 set_random_state(state)
                 described = self._describe(graph, number, given, shown, state)
-                described["notes"] += notes
+                is_ended = described.pop("is_ended")
+                if raised is not None:
+                    alone = ", and uncompiled code does not" if is_ended else ""
+                    described["notes"].append(f"compiled code raises{alone}: {raised}")
+                elif not is_ended:
+                    described["notes"].append("compiled code comes to its end, where uncompiled code does not")
                 return json.dumps(described, allow_nan=False).encode()
 
         def first_values() -> bytes:
@@ -253,7 +259,9 @@ class _Watcher:
         after = random_state()
         try:
             set_random_state(before)
-            described = json.dumps(self._describe(graph, number, given, shown, before), allow_nan=False)
+            made = self._describe(graph, number, given, shown, before)
+            del made["is_ended"]
+            described = json.dumps(made, allow_nan=False)
             if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
                 described = without_unrepeatable(described, own, {})  # the program's call was the first
             self._append(graph, number, described, began, before)
@@ -295,8 +303,10 @@ class _Watcher:
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
+        if run.left_out and run.nodes:
+            run.notes[f"{count(run.left_out, 'node')} left out, which --nodes does not name"] = None
         notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]
-        return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes}
+        return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes, "is_ended": failure is None}
 
     def _add_stored(self, graph: _Graph, run: NodeRun, given: list[Any], shown: _Shown, state: Any) -> None:
         """Add to each node what compiled code stored for it."""

@@ -469,7 +469,7 @@ class NodeFacts:
     """What the run of a call found of a node besides its value."""
 
     index: int  # of the `NodeValue`
-    reaches: bool | None  # whether its NaN, or else its infinities, come to what the graph returns or writes to inputs
+    reaches: bool | None  # whether it, or what of it is not finite, comes to what the graph returns or writes to inputs
     moved: float | None  # how far it moves in float64 if all that it reads moves by a unit in the last place
     writes: str | None  # the input that its operator changed, which its schema does not say
     gradient_of: str | None  # the input whose gradient autograd has otherwise, of the uncompiled graph in float64

@@ -26,6 +26,7 @@ _MAX_NAME = 22  # columns of a node's name and its operator
 VALUE_HEADS = ("node", "line", "value", "range", "not finite", "off", "compiled")
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MAX_HISTORY = 40  # calls of a sparkline, the last ones
+_NOT_JUDGED = "not judged"
 _NUMERIC = ("not finite", "off")
 
 
@@ -187,10 +188,7 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
         return printer.wrap(f"Nothing is known of the values: {_unknown(table)}.")
     empty = [call for call in table.calls if call.notes and not table.nodes_of(call)]
     calls = count(len(table.calls) - len(empty), "call")
-    sentence = (
-        f"No NaN, and no wrong value: {count(len(table.nodes), 'node')} in {calls}, "
-        f"{len(table.stored):,} of them as compiled code stored them."
-    )
+    sentence, is_whole = _good_sentence(table, calls)
     remarks = list[str]()
     if (infinite := table.first_inf) is not None:
         where = call_name(table.call_of(infinite))
@@ -199,7 +197,24 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
         remarks.append(f"Not looked at: {', '.join(map(call_name, empty))}.")
     if not any(call.call for call in table.calls):
         remarks.append("Later calls are not recorded; --calls 0..9 takes those too.")
-    return printer.wrap(" ".join((sentence, *remarks))) if remarks else [printer.paint(sentence, "good")]
+    if any(call.notes for call in table.calls):
+        remarks.append("The notes below say what was not looked at.")
+    if remarks or not is_whole:
+        return printer.wrap(" ".join((sentence, *remarks)))
+    return [printer.paint(sentence, "good")]
+
+
+def _good_sentence(table: ValueTable, calls: str) -> tuple[str, bool]:
+    """What is known where nothing is accused, and whether compiled code was judged in all that it stored."""
+    of = f"{count(len(table.nodes), 'node')} in {calls}"
+    stored = [(node, one) for node in table.nodes if (one := table.stored.get(node.index)) is not None]
+    judged = [one for node, one in stored if _stored_text(node, one) != _NOT_JUDGED]
+    nan = "is returned" if all(map(table.is_followed, table.calls)) else "is known"
+    if not judged:
+        return f"No NaN {nan}, in {of}. No value of compiled code was judged.", False
+    lost = len(stored) - len(judged)
+    sentence = f"No NaN {nan}, and none of {count(len(judged), 'value')} that compiled code stored is wrong: {of}."
+    return (f"{sentence} {lost:,} more {'is' if lost == 1 else 'are'} not judged." if lost else sentence), not lost
 
 
 def _unknown(table: ValueTable) -> str:
@@ -258,7 +273,7 @@ def _stored_text(node: NodeValue, stored: StoredNodeValue | None) -> str:
     if stored.summary.hash == node.summary.hash:
         return "same"
     is_judged = stored.off_float64 is not None or stored.summary.nan or stored.summary.dtype not in EPSILON
-    return "rounding" if is_judged else "not judged"
+    return "rounding" if is_judged else _NOT_JUDGED
 
 
 def history_line(history: Sequence[NodeValue]) -> str:

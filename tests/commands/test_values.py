@@ -140,7 +140,10 @@ def test_what_draws_random_numbers_of_its_own_is_not_called_rounding(tmp_path: P
     assert dropout["stored"]["off_float64"] is None
     assert found["notes"] == ["inference 0/0, call 0: not judged (random numbers, or no value in float64): dropout"]
     assert "not judged" in next(line for line in done.stdout.splitlines() if line.startswith("dropout"))
-    assert "Later calls are not recorded" in " ".join(done.stdout.split())
+    printed = " ".join(done.stdout.split())
+    assert printed.startswith("No NaN is returned, and none of 1 value that compiled code stored is wrong: 3 nodes")
+    assert "1 more is not judged." in printed
+    assert "Later calls are not recorded" in printed
 
 
 def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -> None:
@@ -154,6 +157,10 @@ def test_a_compiled_call_that_raises_has_its_uncompiled_values(tmp_path: Path) -
     assert [(node["node"], node["max"]) for node in found["nodes"]][:2] == [("l_x_", 1), ("l_i_", 5)]
     assert "exp" in [node["node"] for node in found["nodes"]]
     assert any("compiled code raises: RuntimeError" in note for note in found["notes"])
+    printed = " ".join(done.stdout.split())
+    assert "No NaN is known, in" in printed
+    assert "No value of compiled code was judged. " in printed
+    assert "The notes below say what was not looked at." in printed
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
