@@ -158,6 +158,13 @@ def add_value_options(parser: argparse.ArgumentParser, *, always: bool = False) 
     )
 
 
+def check_no_value_options(args: argparse.Namespace) -> None:
+    """Raise `DynadiagError` if options on what to record are given for a recording that is made already."""
+    for name in ("calls", "nodes", "full"):
+        if getattr(args, name, None) is not None:
+            raise DynadiagError(f"{args.target}: it is recorded already: --{name} is for a program")
+
+
 def _value_options(args: argparse.Namespace) -> ValueOptions | None:
     """The values that a command line asks for. Raises `DynadiagError` if they are named wrongly."""
     given = [name for name in ("calls", "nodes", "full") if getattr(args, name, None) is not None]

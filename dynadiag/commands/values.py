@@ -24,6 +24,7 @@ from dynadiag.commands.target_options import (
     add_recorder_options,
     add_target,
     add_value_options,
+    check_no_value_options,
     exit_code,
     named_recordings,
     parse_program,
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     outputs.check_json_path(args.json)
     paths = named_recordings(args)
     if paths is not None:
+        check_no_value_options(args)
         if len(paths) > 1:
             raise DynadiagError(f"{args.target}: {len(paths)} recordings; name one of them, such as {paths[0]}")
         _show(paths[0], args)

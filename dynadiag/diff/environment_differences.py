@@ -19,7 +19,7 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.source import event_data, first_event_data, package_files, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Event, Graph, Guard
+from dynadiag.recording.records import Event, Graph, Guard, ValuesCall
 from dynadiag.recording.torch_text.comparable import is_unreadable, without_addresses
 
 _METRICS = {
@@ -41,6 +41,12 @@ _DYNAMIC = ("assume_static_by_default", "automatic_dynamic_shapes")  # which tor
 _MAX_VALUE = 60  # characters of a value in a sentence
 _MIN_SHARED = 0.5  # of the lines of two versions of a program
 _NOBODY = (None, None)
+
+_SET_FOR_VALUES = {  # by --values itself: the modules in these caches lack the lines that show their buffers
+    ("torch._functorch.config", "enable_autograd_cache"),
+    ("torch._inductor.config", "fx_graph_cache"),
+    ("torch._inductor.config", "fx_graph_remote_cache"),
+}
 
 _Options = dict[tuple[str, str], Any]
 
@@ -103,14 +109,21 @@ def _option_differences(before: Recording, after: Recording, pairs: Sequence[Com
     """The options of torch that differ between a compile and its partner, each told once."""
     sides = _Settings(before), _Settings(after)
     defaults_differ = before.run.torch != after.run.torch
+    ours = set() if _has_values(before) == _has_values(after) else _SET_FOR_VALUES
     found: dict[str, Difference] = {}
     for first, second in in_both(pairs):
         ids = first.compile_id, second.compile_id
         for name, (old, new) in _changed_options(sides, ids, defaults_differ=defaults_differ):
+            if name in ours:
+                continue
             text = f"{'.'.join(name)} was {_short(old)} and is {_short(new)}"
             place = _line_setting(after, name[1])
             found.setdefault(text, Difference(ENVIRONMENT, ids, *place, text))
     return list(found.values())
+
+
+def _has_values(recording: Recording) -> bool:
+    return bool(recording.records(ValuesCall))
 
 
 def changed_options(before: Recording, after: Recording, ids: tuple[str, str]) -> list[OptionChange]:

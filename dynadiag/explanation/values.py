@@ -16,7 +16,16 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeFacts, NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
 
-__all__ = ["EPSILON", "OVERFLOW", "ValueTable", "bounds_text", "operator_name", "overflows", "range_text"]
+__all__ = [
+    "EPSILON",
+    "OVERFLOW",
+    "ValueTable",
+    "bounds_text",
+    "element_count",
+    "operator_name",
+    "overflows",
+    "range_text",
+]
 __all__ += ["read_values", "sizes", "value_findings"]
 
 # The machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits). A complex type has that of its parts.
@@ -40,7 +49,7 @@ _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
 _MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
-_MAX_SIZE = 2**63 - 1  # elements of a tensor
+_MAX_COUNT = 2**63 - 1  # elements of a tensor
 _TANGENTS = "tangents_"  # AOTAutograd's names of the gradients that a backward graph is given
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
@@ -265,7 +274,7 @@ def element_count(shape: Sequence[str]) -> int:
     (6, 0, 0)
     """
     count = math.prod(sizes(shape))
-    return count if 0 <= count <= _MAX_SIZE else 0
+    return count if 0 <= count <= _MAX_COUNT else 0
 
 
 def _is_number(text: str) -> bool:

@@ -303,6 +303,8 @@ class _Watcher:
         if whole and self._options.folder is not None:
             place = f"{graph.compile_id.replace('/', '_')}-{graph.graph}-{number}.safetensors"
             save_tensors(Path(self._options.folder, place), whole)
+        if self._options.full is not None and not whole:
+            run.notes["no value is kept whole: --full matches no name of a node"] = None
         if run.left_out and run.nodes:
             run.notes[f"{count(run.left_out, 'node')} left out, which --nodes does not name"] = None
         notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]

@@ -118,6 +118,14 @@ def test_a_recording_shows_the_same(folder: Path, sound: Any) -> None:
     assert json.loads(done.stdout)["nodes"] == sound[0]["nodes"]
 
 
+@pytest.mark.parametrize("option", ["--calls", "--nodes", "--full"])
+def test_an_option_on_what_to_record_is_refused_for_a_recording(folder: Path, sound: Any, option: str) -> None:
+    assert sound[0]["calls"] == 2
+    done = dynadiag("values", option, "1", "run.dynadiag", cwd=folder)
+    assert done.returncode == 2
+    assert f"run.dynadiag: it is recorded already: {option} is for a program" in done.stderr
+
+
 def test_a_wrong_lowering_is_named_with_its_line_and_kernel(folder: Path) -> None:
     (folder / "other").mkdir(exist_ok=True)
     (folder / "other" / "prog.py").write_text(PROGRAM)
@@ -135,7 +143,10 @@ def test_what_draws_random_numbers_of_its_own_is_not_called_rounding(tmp_path: P
     (tmp_path / "prog.py").write_text(
         "import torch\nf = torch.compile(lambda x: torch.dropout(x, 0.5, True) @ x)\nf(torch.randn(8, 8))\n"
     )
-    found, done = document(tmp_path, "prog.py")
+    found, done = document(tmp_path, "--full", "nothere", "prog.py")
+    whole = "inference 0/0, call 0: no value is kept whole: --full matches no name of a node"
+    assert whole in found["notes"]
+    found["notes"].remove(whole)
     (dropout,) = [each for each in found["nodes"] if each["node"] == "dropout"]
     assert dropout["stored"]["off_float64"] is None
     assert found["notes"] == ["inference 0/0, call 0: not judged (random numbers, or no value in float64): dropout"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from dynadiag.diff import environment_differences as module
 from dynadiag.diff.environment_differences import are_versions, environment_differences
 from dynadiag.recording.journal import Journal
 from dynadiag.recording.opening import fold_in_place, open_recording
@@ -64,3 +66,18 @@ def test_another_torch_is_told(tmp_path: Path) -> None:
 def test_versions_of_one_program_share_most_lines(source: str | None, other: str, alike: bool, tmp_path: Path) -> None:
     before, after = recorded(tmp_path / "a", {}, source=source), recorded(tmp_path / "b", {}, source=other)
     assert are_versions(before, after) == alike
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_what_the_recording_of_values_sets_is_given_differently_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    names = ("torch._functorch.config", "enable_autograd_cache"), ("torch._inductor.config", "freezing")
+    monkeypatch.setattr(module, "in_both", lambda pairs: pairs)
+    monkeypatch.setattr(module, "_changed_options", lambda *_, **__: [(name, (True, False)) for name in names])
+    before, after = recorded(tmp_path / "a", None), recorded(tmp_path / "b", None)
+    monkeypatch.setattr(module, "_has_values", lambda side: both or side is after)
+    pair = SimpleNamespace(compile_id="0/0")
+    found = [each.text for each in environment_differences(before, after, [(pair, pair)])]  # type: ignore[list-item]
+    own = ["torch._functorch.config.enable_autograd_cache was True and is False"] if both else []
+    assert found == [*own, "torch._inductor.config.freezing was True and is False"]

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from dynadiag.explanation.explanation import explain
-from dynadiag.explanation.values import ValueTable, operator_name, range_text, read_values, value_findings
+from dynadiag.explanation.values import (
+    ValueTable,
+    element_count,
+    operator_name,
+    range_text,
+    read_values,
+    value_findings,
+)
 from dynadiag.recording.records import NodeFacts, NodeValue, Span, StoredNodeValue, ValuesCall, ValueSummary
 from tests.explanation.build import FILE, FakeRecording
 
@@ -228,3 +235,10 @@ def test_a_value_in_short() -> None:
     assert range_text(a_node(0, "x", shape=(), min=2.0, max=2.0, nan=0)) == "float32 (), 2"
     assert range_text(a_node(0, "x", dtype="int64", min=9e5, max=900015.0)) == "int64 (4,), 900000 .. 900015"
     assert range_text(a_node(0, "x", min=None, max=None, nan=4, inf=1)) == "float32 (4,), 4 NaN, 1 infinite"
+
+
+@pytest.mark.parametrize("shape", [("9" * 19,) * 300, ("-1", "3"), ("9" * 19, "9" * 19)])
+def test_a_shape_that_no_tensor_has_counts_nothing(shape: tuple[str, ...]) -> None:
+    assert element_count(shape) == 0
+    (found,) = value_findings(table(a_node(0, "z", shape=shape, nan=1, cause="log of -1")), {})
+    assert found.title.startswith("z (z) has 1 NaN of 0")

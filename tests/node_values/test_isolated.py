@@ -222,3 +222,28 @@ def test_whole_values_are_written_as_safetensors(tmp_path: Path) -> None:
     assert torch.frombuffer(bytearray(data[8 + length : 8 + length + 24]), dtype=torch.float32).tolist() == [
         0.0, 3.0, 1.0, 4.0, 2.0, 5.0,
     ]  # fmt: skip
+
+
+def test_what_the_program_has_buffered_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in place of stdout, to which nothing else refers, and garbage that says when it ends."""
+
+    class Job:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            os.write(ended, b"x")
+
+    ended = os.open(tmp_path / "ended", os.O_CREAT | os.O_WRONLY)
+    gc.disable()
+    try:
+        Job()
+        monkeypatch.setattr(sys, "stdout", (tmp_path / "log").open("w"))
+        sys.stdout.write("begins\n")
+        assert run_in_fork(lambda: str(gc.collect() * 0).encode()) == b"0"
+        sys.stdout.close()
+        gc.collect()
+    finally:
+        gc.enable()
+    assert (tmp_path / "log").read_text() == "begins\n"
+    assert (tmp_path / "ended").read_text() == "x"
