@@ -36,7 +36,7 @@ _MAX_ELEMENTS = 4  # that are shown of a wrong value
 _MIN_NODES = 4  # nodes of a type, without which there are no neighbours to compare with
 _MAX_EXACT = 2.0**53  # an integer below it is recorded in all its digits
 _MAX_DIGITS = 19  # of a number of 64 bits
-_MAX_ELEMENTS = 2**63 - 1  # of a tensor
+_MAX_COUNT = 2**63 - 1  # elements of a tensor
 _HIGHER_ORDER = 4  # names in torch.ops.higher_order.cond; an operator has its overload as a fifth
 
 
@@ -197,7 +197,7 @@ def element_count(shape: Sequence[str]) -> int:
     (6, 0, 0)
     """
     count = math.prod(sizes(shape))
-    return count if 0 <= count <= _MAX_ELEMENTS else 0
+    return count if 0 <= count <= _MAX_COUNT else 0
 
 
 def _is_number(text: str) -> bool:
