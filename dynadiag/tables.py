@@ -19,6 +19,7 @@ from dynadiag.recording.opening import open_recording_as
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Kernel, NodeValue, Recompile, Span
 from dynadiag.recording.sql import run_query
+from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.clean import clean_line
 from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
@@ -234,11 +235,11 @@ class Values(Rows[NodeValue]):
         return self._table.first_wrong
 
     def node(self, name: str) -> NodeValue:
-        """Return the first node of a name. Raises `DynadiagError` if there is none."""
+        """Return the first node of a name, torch's or the one shown. Raises `DynadiagError` if there is none."""
         for node in self._table.nodes:
-            if node.node == name:
+            if name in (node.node, attribute_name(node.node)):
                 return node
-        known = ", ".join(dict.fromkeys(node.node for node in self._table.nodes))
+        known = ", ".join(dict.fromkeys(attribute_name(node.node) for node in self._table.nodes))
         raise DynadiagError(f"node: no {name!r} is in the values; these are: {known or 'none'}")
 
     def to_json(self) -> str:
@@ -247,4 +248,4 @@ class Values(Rows[NodeValue]):
         return values_json(self._table, run.target, run.torch, run.exit_code).decode("utf-8")
 
     def __repr__(self) -> str:
-        return value_report(self.report, Printer()).rstrip("\n")
+        return value_report(self.report, Printer(), calls_option="calls=").rstrip("\n")

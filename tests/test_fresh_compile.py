@@ -48,6 +48,13 @@ def test_a_module_that_was_compiled_has_values_too_and_keeps_what_the_call_sets(
         assert module.calls == calls
 
 
+def test_a_node_has_the_name_that_is_shown_and_no_advice_is_for_a_shell() -> None:
+    values = dynadiag.values(lambda x: x.exp(), torch.ones(4))
+    assert values.node("x") is values.node("l_x_")
+    assert 'calls="0..9" takes those too' in " ".join(repr(values).split())
+    assert "--" not in repr(values)
+
+
 def test_code_that_was_compiled_without_values_is_refused() -> None:
     program = torch.compile(lambda x: x.log())
     program(torch.ones(4))

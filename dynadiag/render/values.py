@@ -26,6 +26,7 @@ _MAX_NAME = 22  # columns of a node's name and its operator
 VALUE_HEADS = ("node", "line", "value", "range", "not finite", "off", "compiled")
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MAX_HISTORY = 40  # calls of a sparkline, the last ones
+_FIRST_CALLS = "0..9"
 _NOT_JUDGED = "not judged"
 _NUMERIC = ("not finite", "off")
 
@@ -165,24 +166,35 @@ def call_name(call: ValuesCall) -> str:
     return clean_line(f"{call.graph} {call.compile_id}, call {call.call}")
 
 
-def value_report(explained: Explanation, printer: Printer) -> str:
-    """Return the values of a run as text, with a line end: the findings on them, then a table for each call."""
+def value_report(explained: Explanation, printer: Printer, calls_option: str = "--calls ") -> str:
+    """Return the values of a run as text, with a line end: the findings on them, then a table for each call.
+
+    Of several calls only those with a finding have their table without ``--all``. ``calls_option`` is how the reader
+    names other calls.
+    """
     table = explained.values
     if table is None:
         why = "; ".join(explained.notes) or explained.headline.sentence
         if explained.graph_count and not explained.notes:
-            why = "graphs were compiled, but none of the calls to record was made; --calls names them."
+            option = calls_option.strip("= ")
+            why = f"graphs were compiled, but none of the calls to record was made; {option} names them."
+        why = why[:1].lower() + why[1:]
         return "\n".join(printer.wrap(f"No call of a compiled graph has values: {why}")) + "\n"
     found = [item for item in explained.findings if item.rule in _RULES]
     lines = [line for item in found for line in (*finding_text(item, explained, printer), "")]
     if not found:
-        lines = [*_without_findings(table, printer), ""]
-    for call in table.calls:
+        lines = [*_without_findings(table, printer, calls_option), ""]
+    accused = {item.node_value for item in found}
+    suspect = [call for call in table.calls if any(node.index in accused for node in table.nodes_of(call))]
+    shown = suspect if suspect and not printer.all_ else table.calls
+    for call in shown:
         lines += [*_call_lines(table, call, printer, explained.run.cwd), ""]
+    if (others := len(table.calls) - len(shown)) > 0:
+        lines += [printer.paint(f"{count(others, 'other call')} without a finding; --all shows them", "dim"), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
+def _without_findings(table: ValueTable, printer: Printer, calls_option: str) -> list[str]:
     """The first lines where nothing is accused: what was looked at, and what was not."""
     if not table.nodes:
         return printer.wrap(f"Nothing is known of the values: {_unknown(table)}.")
@@ -192,11 +204,12 @@ def _without_findings(table: ValueTable, printer: Printer) -> list[str]:
     remarks = list[str]()
     if (infinite := table.first_inf) is not None:
         where = call_name(table.call_of(infinite))
-        remarks.append(f"The first infinity is in {clean_line(infinite.node)} ({where}).")
+        remarks.append(f"The first infinity is in {clean_line(attribute_name(infinite.node))} ({where}).")
     if empty:
         remarks.append(f"Not looked at: {', '.join(map(call_name, empty))}.")
     if not any(call.call for call in table.calls):
-        remarks.append("Later calls are not recorded; --calls 0..9 takes those too.")
+        first = f'"{_FIRST_CALLS}"' if calls_option.endswith("=") else _FIRST_CALLS
+        remarks.append(f"Later calls are not recorded; {calls_option}{first} takes those too.")
     if any(call.notes for call in table.calls):
         remarks.append("The notes below say what was not looked at.")
     if remarks or not is_whole:

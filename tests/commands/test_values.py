@@ -87,6 +87,8 @@ def test_the_first_nan_has_its_line_and_its_cause(sound: Any) -> None:
     assert "not finite[0/0]: log (log) has" in printed
     assert found["first_wrong"] is None
     assert found["kernel"] is None
+    assert "1 other call without a finding; --all shows them" in printed
+    assert "backward 0/0, call 0" not in printed
 
 
 def test_the_first_call_of_each_graph_is_recorded_forward_and_backward(sound: Any) -> None:
