@@ -29,7 +29,6 @@ from torch.fx import GraphModule, Node
 from dynadiag.capture.breaks import parse_compile_id
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.settings import ValueOptions
-from dynadiag.explanation.formatting import count
 from dynadiag.node_values.gradients import ForwardCall, NotCompared, wrong_gradient
 from dynadiag.node_values.isolated import ForkFailed, run_in_fork
 from dynadiag.node_values.judgement import Judgement, Judgements, StoredValue, agrees, judge, judge_apart, wrong_within
@@ -306,7 +305,7 @@ class _Watcher:
         if self._options.full is not None and not whole:
             run.notes["no value is kept whole: --full matches no name of a node"] = None
         if run.left_out and run.nodes:
-            run.notes[f"{count(run.left_out, 'node')} left out, which --nodes does not name"] = None
+            run.notes[f"nodes that --nodes does not name, and so have no values: {run.left_out}"] = None
         notes = [*run.notes, *((failure,) if failure else ()), *((_NO_BACKWARD,) if graph.lacks_backward else ())]
         return {"nodes": run.nodes, "stacks": run.stacks, "notes": notes, "is_ended": failure is None}
 
