@@ -27,7 +27,7 @@ from dynadiag.capture.collective_recorder import CollectiveRecorder
 from dynadiag.capture.generated_code import RefusedFusions
 from dynadiag.capture.guards import ObjectNumbers
 from dynadiag.capture.later_calls import LaterCalls
-from dynadiag.capture.loaded_packages import LoadedPackages
+from dynadiag.capture.loaded_packages import packages_loaded_since
 from dynadiag.capture.probes import PROBES
 from dynadiag.capture.redact import Redactor
 from dynadiag.capture.run_metadata import cell_namer
@@ -68,7 +68,7 @@ class Recorder(logging.Handler):
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
         self.later_calls = LaterCalls()
-        self._packages = LoadedPackages()
+        self._looked_at: set[str] = set()  # modules of which it is known whether they are of a package
         self.objects = ObjectNumbers()
         self._warm: str | None = None  # the payload of the mark of the warm-up's end, of this process or its parent
         self._reopened = 0
@@ -188,7 +188,7 @@ class Recorder(logging.Handler):
                     self._cache_lookups.clear()
                     self.collectives.reset()
                     self.later_calls.forget_calls()
-                    self._packages = LoadedPackages()
+                    self._looked_at.clear()
                     self._journal, self._pid = self._begin_journal(), os.getpid()
                 journal = self._journal
         return journal
@@ -376,7 +376,7 @@ class Recorder(logging.Handler):
 
     def record_packages(self) -> None:
         """Append which modules that were loaded since the last call are of packages, where no path says so."""
-        if files := self._packages.new_files():
+        if files := packages_loaded_since(self._looked_at):
             self.append("packages", files, {})
 
     def record_source(self, file: str | None, metadata: Mapping[str, Any], *, library: bool = False) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import dynadiag
-from dynadiag.capture.loaded_packages import LoadedPackages
+from dynadiag.capture.loaded_packages import packages_loaded_since
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.source import package_files
 from tests.fixes.library import SCALE, install_package
@@ -64,6 +64,6 @@ def test_each_module_is_looked_at_once_and_none_is_asked(program: ModuleType, mo
 
     monkeypatch.setitem(sys.modules, "lazy_module", Lazy("lazy_module"))
     monkeypatch.setitem(sys.modules, "no_module", 3)
-    loaded = LoadedPackages()
-    assert sorted(loaded.new_files().values()) == ["fakelib/__init__.py", "fakelib/scale.py"]
-    assert loaded.new_files() == {}
+    seen = set[str]()
+    assert sorted(packages_loaded_since(seen).values()) == ["fakelib/__init__.py", "fakelib/scale.py"]
+    assert packages_loaded_since(seen) == {}
