@@ -24,6 +24,7 @@ __all__ = ["Headline", "headline"]
 _FULL = "The recording reached its size limit before the end (`--limit GB`)."
 _FULL_EARLY = "The recording reached its size limit: what was compiled later is not known. `--limit GB` raises it."
 _REASONS = 3  # reasons that are named
+_VALUES = (Rule.WRONG_VALUE, Rule.NOT_FINITE, Rule.LOW_PRECISION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
     failed = [item for item in findings if item.is_failed_compile]
     if failed:
         return Headline(_failed(failed, findings), "error", tells_end=run.end is not None and run.end.error is not None)
-    found, ended = _compiled(run, findings, events), bad_end(run, findings)
+    found, ended = _with_value(_compiled(run, findings, events), findings), bad_end(run, findings)
     if FULL in run.run.notes:
         is_early = not (run.compiled or run.breaks or run.exports)
         found = Headline(_FULL_EARLY if is_early else f"{found.sentence} {_FULL}", "warning")
@@ -76,6 +77,15 @@ def _of_run(run: RunRecords, findings: Sequence[Finding], events: Mapping[str, i
     rest = "" if found.severity == "good" else f" {found.sentence}"
     why = found.why if run.skipped or run.modes or run.breaks else ()  # else it ended before anything was compiled
     return Headline(f"{ended}{_no_failure(run)}{rest}", "error", why, tells_end=True)
+
+
+def _with_value(found: Headline, findings: Sequence[Finding]) -> Headline:
+    """The headline behind the first value that is wrong or not finite, where there is one: that was asked for."""
+    told = next((item for item in findings if item.rule in _VALUES), None)
+    if told is None:
+        return found
+    severity = "error" if "error" in (told.severity, found.severity) else "warning"
+    return replace(found, sentence=f"A {told.rule.view.noun}: {told.title}. {found.sentence}", severity=severity)
 
 
 def _no_failure(run: RunRecords) -> str:

@@ -161,7 +161,10 @@ def test_infinities_of_a_mask_are_not_told_but_an_overflow_is() -> None:
 def test_the_first_wrong_value_leads() -> None:
     wrong = StoredNodeValue(1, "cpp_fused_relu_0", 0.5, True, a_summary(samples=("1.0", "9.0")))
     nodes = a_node(0, "x", op="placeholder"), a_node(1, "relu", "x"), a_node(2, "log", "relu", nan=1)
-    found = explain(FakeRecording(value_records=(a_call(), *nodes, wrong), sources={FILE: SOURCE})).findings
+    explanation = explain(FakeRecording(value_records=(a_call(), *nodes, wrong), sources={FILE: SOURCE}))
+    found, first = explanation.findings, explanation.headline
+    assert first.sentence.startswith("A wrong value: kernel cpp_fused_relu_0 gives a wrong relu (relu) in the forward")
+    assert first.severity == "error"
     assert [each.rule for each in found] == ["wrong-value", "not-finite"]
     assert found[0].severity == "error"
     assert found[0].title == "kernel cpp_fused_relu_0 gives a wrong relu (relu) in the forward graph"
