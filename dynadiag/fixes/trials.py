@@ -102,8 +102,8 @@ class ReferenceRun:
         """Whether the unchanged program was seen to do something else when it is compiled, or its results to move with
         the last bits of its inputs by more than the usual rounding.
         """
-        compared = self.compiled.compared if self.compiled is not None else None
-        return compared is not None and self.compiled is not None and (self.compiled.differs or compared.spread > 0.5)
+        run = self.compiled
+        return run is not None and run.compared is not None and (run.differs or 2 * run.compared.spread > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ from dynadiag.node_values.product_sample import COLUMNS, ROWS, ProductSample, pr
 from dynadiag.node_values.summary import ValueInterpreter, distance, have_same_bits, is_summarized, summary_of, twin_of
 from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
 from dynadiag.recording.torch_text.sources import attribute_name
+from dynadiag.torch_private.graph_calls import is_custom_operator
 from dynadiag.trial.float64 import float64_copies, float64_operators
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
 _SUSPECT = 4.0  # units in the last place: no operator that rounds its exact result is as far off
 _MAX_NAMES = 5  # nodes of one note
-_TORCH_OPERATORS = ("aten", "prims", "prim", "inductor", "_c10d_functional", "quantized", "higher_order", "mkldnn")
 _UNINITIALIZED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _WIDENED = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
 
@@ -135,7 +135,7 @@ class NodeRun(ValueInterpreter):
 
         Below autograd an operator changes no version of a tensor: the elements are compared.
         """
-        if not is_own_operator(n) or is_mutating(n):
+        if not is_custom_operator(n.target) or is_mutating(n):
             yield
             return
         read = {each: self.env[each] for each in n.all_input_nodes if is_summarized(self.env[each])}
@@ -194,7 +194,7 @@ class NodeRun(ValueInterpreter):
         try:
             return self._summarized(n, value, before, state)
         except Exception as error:  # noqa: BLE001 - an operator that torch lacks for a type, a value of `vmap`
-            self.notes[f"{n.name} is not summarized: {type(error).__name__}"] = None
+            self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
             return value
 
     def _summarized(self, n: Node, value: Any, before: Any, state: Any) -> Any:
@@ -220,10 +220,7 @@ class NodeRun(ValueInterpreter):
         if not self._named(n.name):
             self.left_out += 1
             return value
-        try:
-            self._describe(n, value, before, state, makes_nan=makes_nan)
-        except Exception as error:  # noqa: BLE001 - the run goes on: a type may lack any operator
-            self.notes[f"{n.name} is not summarized: {type(error).__name__}: {error}"] = None
+        self._describe(n, value, before, state, makes_nan=makes_nan)
         return value
 
     def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any, *, makes_nan: bool) -> None:
@@ -305,13 +302,6 @@ def _moved(value: Any) -> Any:
     generator = torch.Generator(wide.device).manual_seed(0)
     by = torch.rand(wide.shape, generator=generator, device=wide.device, dtype=torch.float64) * 2 - 1
     return wide * (1 + torch.finfo(value.dtype).eps * by)
-
-
-def is_own_operator(n: Node) -> bool:
-    """Whether a node calls an operator that is none of torch's."""
-    packet = getattr(n.target, "overloadpacket", n.target)
-    name = packet._qualified_op_name if isinstance(packet, torch._ops.OpOverloadPacket) else ""
-    return bool(name) and name.partition("::")[0] not in _TORCH_OPERATORS
 
 
 def is_uninitialized(n: Node) -> bool:

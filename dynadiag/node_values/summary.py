@@ -147,7 +147,6 @@ def distance(value: torch.Tensor, wide: torch.Tensor) -> float | None:
     is_floating = value.is_floating_point() and wide.is_floating_point()
     if value.shape != wide.shape or not is_floating or not value.numel():
         return None
-    value, wide = (each.to(_WITH_OPERATORS.get(each.dtype, each.dtype)) for each in (value, wide))
     largest = scale = -math.inf
     for own, true in zip(blocks(value), blocks(wide), strict=True):
         apart, size = largest_of(true - own), largest_of(true)

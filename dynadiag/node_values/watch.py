@@ -234,7 +234,7 @@ class _Watcher:
         try:
             self._check(graph)
             described = run_in_fork(describe).decode()
-            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+            if (own := graph_calls.program_operators(graph.module)) and _has_wrong(described):
                 described = without_unrepeatable(described, own, json.loads(run_in_fork(first_values)))
             self._append(graph, number, described, began, state)
         except Exception as error:  # noqa: BLE001 - the program's call comes next, whatever became of ours
@@ -261,7 +261,7 @@ class _Watcher:
             made = self._describe(graph, number, given, shown, before)
             del made["is_ended"]
             described = json.dumps(made, allow_nan=False)
-            if _has_wrong(described) and (own := graph_calls.program_operators(graph.module)):
+            if (own := graph_calls.program_operators(graph.module)) and _has_wrong(described):
                 described = without_unrepeatable(described, own, {})  # the program's call was the first
             self._append(graph, number, described, began, before)
         except Exception as error:  # noqa: BLE001 - as above

@@ -12,15 +12,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from dynadiag.recording.torch_text.operators import is_torch_namespace
 from dynadiag.torch_private.minify import custom_op_definition
 from dynadiag.torch_private.trial import caches_bypassed
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 _COMPILED_BACKWARD = "CompiledFunctionBackward"  # autograd's node of AOTAutograd's `CompiledFunction`
-_NAMESPACES = (  # of torch's own operators
-    *("_c10d_functional", "aten", "inductor", "inductor_prims", "mkl", "mkldnn", "onednn", "prim", "prims"),
-    *("quantized", "quantized_decomposed", "rngprims", "sparse"),
-)
 _HOOK_REGISTRATIONS = ("register_hook", "_register_hook_trampoline")  # the latter with compiled autograd
 _CAST = torch.ops.prims.convert_element_type.default
 _VIEWS = (  # that keep the elements in their order, if they keep their number
@@ -75,12 +72,18 @@ def program_operators(module: GraphModule) -> list[Node]:
     return [node for node in module.graph.nodes if node.op == "call_function" and _is_of_program(node.target)]
 
 
+def is_custom_operator(target: Any) -> bool:
+    """Whether what a node calls is an operator that torch does not define."""
+    packet = getattr(target, "overloadpacket", target)
+    name = packet._qualified_op_name if isinstance(packet, torch._ops.OpOverloadPacket) else ""
+    return bool(name) and not is_torch_namespace(name.partition("::")[0])
+
+
 def _is_of_program(target: Any) -> bool:
     if isinstance(target, torch._ops.HigherOrderOperator):
         return False
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        overload = target if isinstance(target, torch._ops.OpOverload) else getattr(target, target.overloads()[0])
-        return overload.namespace not in _NAMESPACES
+        return is_custom_operator(target)
     place = getattr(target, "__module__", None) or "builtins"  # methods of C have none
     return place.partition(".")[0] not in ("torch", "builtins", "_operator", "operator", "math", "functools")
 

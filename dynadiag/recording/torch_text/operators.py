@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_custom_operator"]
+__all__ = ["is_custom_operator", "is_torch_namespace"]
 
 _OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
 _TORCH_NAMESPACES = {
     *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),
     *("c10d", "dtensor", "fsdp", "symm_mem", "mkl", "mkldnn", "onednn", "xnnpack", "quantized", "quantized_decomposed"),
+    "_c10d_functional",
 }
+
+
+def is_torch_namespace(name: str) -> bool:
+    """Whether torch defines the operators of this namespace (``aten``)."""
+    return name in _TORCH_NAMESPACES
 
 
 def is_custom_operator(name: str) -> bool:
