@@ -155,7 +155,7 @@ def becomes_list(source: str | None, span: Span) -> bool:
 
 
 def branch_on_size(source: str | None, span: Span) -> int | None:
-    """Return the line of the first branch on the size of what the statement at a line assigns to."""
+    """Return the line of the first branch that reads the size of a name which the statement at a line assigns."""
     function = enclosing_function(source, span.line)
     nodes = [] if function is None else list(ast.walk(function))
     made = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == span.line]

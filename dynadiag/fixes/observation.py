@@ -83,8 +83,10 @@ class CallDiffers(HookEvent):
 
 @dataclass(frozen=True, slots=True)
 class CallsCompared(HookEvent):
-    """All recorded calls were compared: how many, with how many inputs; whether any could be differentiated; and the
-    largest `CallRecord.spread` of the unchanged program, where it makes records of its own.
+    """All recorded calls were compared. ``calls`` and ``inputs`` count them and their inputs.
+
+    ``gradients``: one of them could be differentiated. ``spread`` is the largest `CallRecord.spread` of the unchanged
+    program, where it makes records of its own.
     """
 
     calls: int

@@ -45,7 +45,7 @@ class ValuesCompared(HookEvent):
 
 
 def with_follow_up(search: TrialSearch, folder: Path, result: MinifyResult) -> MinifyResult:
-    """The result of a proved repro with the values that differ and its neighbours, as far as the time suffices.
+    """Return the result with the values that differ and the neighbours of its proved repro, if time suffices.
 
     Without forks, where each trial would take seconds, and for a hang it is the result as it was.
     """
@@ -99,9 +99,7 @@ class _FollowUp:
             if not run(_UNCOMPILED).passed:
                 continue
             ended = run(AS_WRITTEN)
-            if (
-                ended.invalid is None and not ended.is_hang
-            ):  # it is short of memory, or of time: its limit is a short one
+            if ended.invalid is None and not ended.is_hang:  # else short of memory, or of time: its limit is short
                 self.tried.append(NeighbourDocument(each.kind, each.was, each.now, self._status(ended)))
         return self.tried
 

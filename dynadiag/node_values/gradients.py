@@ -81,7 +81,7 @@ def _versions(inputs: Sequence[Any]) -> tuple[int, ...]:
 
 
 class NotCompared(Exception):  # noqa: N818 - it says why
-    """The forward call cannot be repeated, or its gradients are not those of the backward graph one by one."""
+    """The gradients of a call cannot be compared with autograd's. The message says why."""
 
 
 def wrong_gradient(

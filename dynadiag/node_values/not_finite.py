@@ -95,7 +95,7 @@ class NotFiniteFlow:
         self._from.setdefault(to, []).extend((name, kind) for name in names if kind in self.kinds.get(name, ()))
 
     def _nan_sources(self, value: Any, bad: list[Node], rerun: Rerun | None) -> tuple[list[Node], bool]:
-        """The inputs that the NaN of a value come from, and whether it has others; all where that is not known."""
+        """The inputs that the NaN of a value come from, and whether it has others. All inputs if that is not known."""
         if rerun is None or len(bad) > _MAX_ALONE:
             return bad, False
         try:

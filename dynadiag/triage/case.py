@@ -48,10 +48,9 @@ class TriagedCase:
     """What a triage found. A part that was not done is ``None``; ``parts`` says why.
 
     ``repro`` is the text of the repro, ``repro_name`` its file in the folder, ``program`` the text of the program,
-    ``own_lines`` its lines that are at fault (`lines_at_fault`).
-    ``output`` is what the program printed, ``repro_output`` what the repro printed, ``shown`` how the repro failed.
-    ``command`` is the program for a
-    shell, which only dynadiag can run if it is a function.
+    ``own_lines`` its lines that are at fault (`lines_at_fault`). ``output`` is what the program printed,
+    ``repro_output`` what the repro printed, ``shown`` how the repro failed. ``command`` is the program for a shell,
+    which only dynadiag can run if it is a function.
     """
 
     bisect: BisectDocument | None

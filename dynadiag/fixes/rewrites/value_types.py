@@ -13,7 +13,7 @@ _BOUND = (ast.Store, ast.Del)
 
 
 def type_in_text(function: cst.FunctionDef, value: cst.BaseExpression) -> str | None:
-    """``SymInt`` of a size, or the type of a parameter that says it and is not assigned to; else ``None``."""
+    """Return ``SymInt`` for a size, or what the annotation of a parameter says. None if the text does not say it."""
     within, text = cst.Module([]).code_for_node(function), cst.Module([]).code_for_node(value)
     (definition,), found = ast.parse(within).body, ast.parse(f"({text})", mode="eval").body
     assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
