@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from threading import Event
 from typing import NoReturn
 
 import pytest
 
 from dynadiag.errors import UnreadableInput
-from dynadiag.explanation.search import read_search, safe_options
+from dynadiag.explanation.search import RecordedSearch, read_search, safe_options
 from dynadiag.recording.reader import Recording
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen
@@ -125,6 +126,25 @@ async def test_a_repro_is_shown_and_opened_from_the_overview(tmp_path: Path, mon
         assert "assert False, 'the repro'" in screen(pilot)
         await press(pilot, "tab")
         assert "trial 1" in screen(pilot)
+
+
+async def test_a_repro_is_shown_also_where_its_screen_is_not_read_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repro, focused = tmp_path / "repro.py", Event()
+    repro.write_text("assert False, 'the repro'\n")
+
+    def read_late(recording: Recording, *, running: bool) -> RecordedSearch | None:
+        focused.wait(30)
+        return read_search(recording, running=running)
+
+    monkeypatch.setattr("tui.views.trials.read_search", read_late)
+    async with browsing(build.recording(tmp_path, build.search_events(0, {"repro": str(repro)}))) as pilot:
+        await pilot.press("8", "shift+tab")
+        assert "reading ..." in screen(pilot)
+        focused.set()
+        await press(pilot)
+        assert "assert False, 'the repro'" in screen(pilot)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "gone.py", "/dev/zero"])

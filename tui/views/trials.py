@@ -109,6 +109,7 @@ class TrialsView(ListingView):
         self.fetch("rows", read, self._show_content)
 
     def _show_content(self, content: _Content) -> None:
+        is_first = self._content is None
         before = self._content.search if self._content is not None else None
         at_end = self.table.cursor >= self.table.count - 1
         self._content = content
@@ -118,6 +119,8 @@ class TrialsView(ListingView):
             self.table.move_to(self.table.count - 1)
         elif before is not None and before.running and self.is_current and any(each.target for each in self.head.lines):
             self.head.focus()  # the search has ended: the cursor goes to what it has found
+            self._to_first_target()
+        elif is_first and self.head.has_focus:  # a key was faster than the recording
             self._to_first_target()
 
     def _show_head(self) -> None:
