@@ -58,10 +58,10 @@ async def browsing(
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
-    """Press keys, and wait until what they led to is there."""
+    """Press keys, and wait each time until what the key led to is there."""
     for key in keys:
         await pilot.press(key)
-    await settle(pilot)
+        await settle(pilot)
 
 
 def screen(pilot: Pilot[int]) -> str:

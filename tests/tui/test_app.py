@@ -75,7 +75,7 @@ async def test_the_cursor_on_a_line_lights_its_lines_in_every_pane(program: Path
         assert isinstance(view, CodeView)
         source = view.pane("source")
         source.move_to(6)  # z = torch.relu(y)
-        await press(pilot)
+        await settle(pilot)
         lit = {name: [pane.text_of(i).strip() for i in pane.highlighted] for name, pane in view.panes().items()}
     assert lit["source"] == ["z = torch.relu(y)"]
     assert lit["dynamo"][-1] == "z = relu(y)"
@@ -88,7 +88,7 @@ async def test_a_line_without_counterparts_says_so(program: Path) -> None:
     async with browsing(program, (200, 60)) as pilot:
         await press(pilot, "3")
         _app(pilot).current.query_one("#pane-source", CodePane).move_to(0)
-        await press(pilot)
+        await settle(pilot)
         assert "no mapping" in screen(pilot)
 
 
@@ -352,5 +352,5 @@ async def test_a_click_on_a_message_is_no_error(program: Path) -> None:
         toast._parent = None  # as while it goes: it is still drawn
         await pilot.mouse_down(offset=place)
         toast._parent = parent
-        await press(pilot)
+        await settle(pilot)
         assert pilot.app.is_running

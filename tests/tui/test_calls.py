@@ -13,7 +13,7 @@ import torch
 from textual.pilot import Pilot
 
 import dynadiag
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.location import Location
 from tui.session import Session
 from tui.views.code import CodeView
@@ -127,7 +127,7 @@ def _code(pilot: Pilot[int]) -> CodeView:
 async def _at(pilot: Pilot[int], recorded: Path, line: int) -> CodeView:
     """The Code screen at a line of the program's main file."""
     pilot.app.go_to(Location("code", document=f"source:{recorded.parent / 'called_main.py'}", line=line))  # type: ignore[attr-defined]  # Pilot knows no subclass
-    await press(pilot)
+    await settle(pilot)
     return _code(pilot)
 
 

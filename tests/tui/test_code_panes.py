@@ -162,7 +162,7 @@ async def test_every_cell_has_the_background_of_the_theme(key: str, program: Pat
     async with browsing(program, (160, 40)) as pilot:
         await press(pilot, "t", key)
         pilot.app.clear_notifications()
-        await press(pilot)
+        await settle(pilot)
         for strip in pilot.app.screen._compositor.render_strips():
             assert [each.text for each in strip if each.text and not (each.style and each.style.bgcolor)] == []
 

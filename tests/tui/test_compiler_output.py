@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynadiag.recording.torch_text.failures import parse_compiler_output
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.widgets.code_pane import CodePane
 
@@ -54,7 +54,7 @@ async def test_a_failed_compile_leads_from_the_compilers_line_to_the_generated_o
         assert isinstance(pilot.app, Browser)
         pane = pilot.app.current.query_one("#compiles-detail")
         pane.focus()
-        await press(pilot)
+        await settle(pilot)
         lines = pilot.app.focused_lines
         assert lines is not None
         assert "-D SOMETHING" in lines.full_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dynadiag.recording.records import Guard
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.views.guards import GuardsView, _rank, _row, condition_text
 
 
@@ -114,7 +114,7 @@ async def test_of_a_long_value_the_end_is_shown_and_that_it_failed(program: Path
         await press(pilot, "6")
         table = pilot.app.query_one(GuardsView).table
         table.show([_row(_guard("TENSOR_MATCH", "self.first.attention.projection.weight"), None, failed=True)])
-        await press(pilot)
+        await settle(pilot)
         assert "weight ↻  " in screen(pilot)
 
 

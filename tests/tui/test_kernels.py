@@ -16,7 +16,7 @@ from dynadiag.recording.records import Kernel
 from dynadiag.recording.store import save_derived
 from dynadiag.render.call_costs import KernelCost, KernelCosts
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.kernel_summary import _lines
 from tui.session import Session
@@ -120,12 +120,12 @@ async def test_a_narrow_screen_leaves_out_columns_and_not_the_names(program: Pat
         assert any("triton_poi_fused_sin_0" in row for row in rows)
         table = _view(pilot.app).table
         table.move_to(next(place for place, row in enumerate(table.rows) if row.cells[-1] == "triton_poi_fused_sin_0"))
-        await press(pilot)
+        await settle(pilot)
         assert "triton_poi_fused_sin_0  triton, compile 0/" in screen(pilot)
         await pilot.click(table, offset=(head.index("name"), 0))
         assert "name▲" in screen(pilot).split("\n")[1]
         await pilot.resize_terminal(120, 40)
-        await press(pilot)
+        await settle(pilot)
         assert "language" in screen(pilot)
 
 
@@ -140,7 +140,7 @@ async def test_names_that_begin_alike_are_told_apart_where_they_are_cut(tmp_path
             assert any(row.rstrip("▅▂▆ ").endswith(end) and "triton_poi" in row and "…" in row for row in rows), end
         table = _view(pilot.app).table
         table.move_to(next(place for place, row in enumerate(table.rows) if row.cells[-1] == f"{name}3"))
-        await press(pilot)
+        await settle(pilot)
         told = screen(pilot).split("detail")[1].split("\n")[1:4]
         assert "".join(told).startswith(f"{name}3  triton, compile 0/0")
         await press(pilot, "2", "E")

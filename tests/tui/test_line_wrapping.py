@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, screen, settle
 from tui.location import Location
 from tui.styled_text import Line, line
 from tui.widgets.styled_lines import wrap_lines
@@ -36,10 +36,10 @@ async def test_the_overview_is_laid_out_again_in_another_width(program: Path) ->
         before = screen(pilot)
         assert "break[GB0059]: Failed to trace builtin operator" in before, "beside the list"
         await pilot.resize_terminal(60, 40)
-        await press(pilot)
+        await settle(pilot)
         assert "Failed to trace\n       builtin operator  1 graph ended" in screen(pilot), "on two lines"
         await pilot.resize_terminal(120, 40)
-        await press(pilot)
+        await settle(pilot)
         assert screen(pilot) == before
 
 

@@ -19,7 +19,7 @@ from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Event
 from dynadiag.trial.outcome import Outcome
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.views.events import EventRows
 
@@ -49,7 +49,7 @@ async def test_what_is_recorded_meanwhile_comes_to_the_screen(tmp_path: Path) ->
         assert isinstance(app, Browser)
         app.check_recording()
         await app.workers.wait_for_complete()
-        await press(pilot)
+        await settle(pilot)
         assert "0/1" in screen(pilot)
         await press(pilot, "1")
         assert "was 4, now 5" in screen(pilot)
@@ -92,7 +92,7 @@ async def test_a_search_of_another_terminal_is_watched_until_it_has_ended(tmp_pa
             app.session.watch._next_check = 0.0
             app.check_recording()
             await app.workers.wait_for_complete()
-            await press(pilot)
+            await settle(pilot)
             assert "all off: lowering" in screen(pilot)
         assert "culprit  pass noop" in screen(pilot)
         assert "live" not in screen(pilot).splitlines()[-2]
@@ -117,7 +117,7 @@ async def test_a_recording_that_goes_away_is_said_and_still_shown(tmp_path: Path
         assert "GB0059" in screen(pilot)
         await press(pilot, "r")
         await app.workers.wait_for_complete()
-        await press(pilot)
+        await settle(pilot)
         assert app.is_running
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dynadiag.render.recordings import list_recordings
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.location import Location
 from tui.picker import Picker, age_text
@@ -108,7 +108,7 @@ async def test_a_recording_is_deleted_only_after_a_question(tmp_path: Path) -> N
         assert failed.exists()
         await press(pilot, "D", "y")
         await pilot.app.workers.wait_for_complete()
-        await press(pilot)
+        await settle(pilot)
         assert not failed.exists()
         assert "fail.py" not in screen(pilot)
 

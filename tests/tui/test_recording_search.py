@@ -62,7 +62,7 @@ async def test_a_hit_in_a_graph_is_one_enter_away_and_back_returns_to_it(program
         assert "all searched" in screen(pilot)
         row = next(place for place, one in enumerate(view.table.rows) if one.cells[0] == "graph")
         view.table.move_to(row)
-        await press(pilot)
+        await settle(pilot)
         assert "relu: " in "".join(line.text for line in view.details.lines)
         await press(pilot, "enter")
         pane = pilot.app.focused

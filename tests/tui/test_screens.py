@@ -9,7 +9,7 @@ import pytest
 from textual.binding import Binding
 
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.help import HelpScreen, key_label
 from tui.views.code import CodeView
@@ -167,7 +167,7 @@ async def test_a_reason_is_wrapped_where_code_is_not(tmp_path: Path) -> None:
         await press(pilot, "7")
         assert "record the program itself to see compiles" in " ".join(screen(pilot).split())
         await pilot.resize_terminal(120, 40)
-        await press(pilot)
+        await settle(pilot)
         assert "shows its trials; record the program itself to see compiles" in screen(pilot)
 
 

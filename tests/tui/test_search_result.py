@@ -13,7 +13,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.explanation.search import RecordedSearch, read_search, safe_options
 from dynadiag.recording.reader import Recording
 from tests.tui import build
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.dialog import Confirm
 from tui.session import Session
@@ -76,7 +76,7 @@ async def test_the_trials_that_decide_are_marked_and_one_key_away(tmp_path: Path
         assert [item.text.split()[0] for item in view.head.lines[:2]] == ["found", "culprit"]
         assert [row.cells[1] for row in view.table.rows] == ["◆", "◆"]
         view.head.focus()
-        await press(pilot)
+        await settle(pilot)
         places = [number for number, item in enumerate(view.head.lines) if item.text.startswith("proved")]
         for place, trial in zip(places, (1, 0), strict=True):
             view.head.move_to(place)
@@ -143,7 +143,7 @@ async def test_a_repro_is_shown_also_where_its_screen_is_not_read_yet(
         await pilot.press("8", "shift+tab")
         assert "reading ..." in screen(pilot)
         focused.set()
-        await press(pilot)
+        await settle(pilot)
         assert "assert False, 'the repro'" in screen(pilot)
 
 

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dynadiag.errors import UnreadableInput
-from tests.tui.conftest import browsing, press, screen
+from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
 from tui.colors import THEMES, next_theme, palette_of
 from tui.command_palette import all_binding_ids
@@ -78,7 +78,7 @@ async def test_a_key_of_an_action_that_is_not_there_is_said(program: Path, setti
     _write(settings, '{"keys": {"app.fly": "F", "code.zoom": "Z"}}')
     async with browsing(program) as pilot:
         await pilot.app.workers.wait_for_complete()
-        await press(pilot)
+        await settle(pilot)
         assert "app.fly" in _notices(pilot)
         assert "code.zoom" not in _notices(pilot)
     assert {"app.quit", "lines.down", "code.zoom", "search.bisect", "guards.form"} <= all_binding_ids(Browser)
@@ -91,7 +91,7 @@ async def test_a_key_that_no_terminal_sends_is_said(keys: str, program: Path, se
     _write(settings, json.dumps({"keys": {**good, "app.quit": keys}}))
     async with browsing(program) as pilot:
         await pilot.app.workers.wait_for_complete()
-        await press(pilot)
+        await settle(pilot)
         assert f"no key is called {keys.rpartition(',')[2]}: write" in _notices(pilot)
 
 
