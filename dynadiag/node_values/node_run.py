@@ -56,7 +56,6 @@ class NodeRun(ValueInterpreter):
         self._named, self._wanted, self._whole = named, wanted, whole
         self._mutates = mutates(module)
         self._stacks: dict[str, int] = {}
-        self._has_cause: set[str] = set()
         self._wide: dict[Node, tuple[Any, Any]] = {}
         self.writes = Writes()
         self.left_out = 0  # nodes that are not named
