@@ -29,7 +29,7 @@ _STAGES = (
     (re.compile(r"/torch/_inductor/(lowering|graph|ir|kernel/|select_algorithm)"), "Inductor's lowering"),
     (re.compile(r"/torch/_inductor/(fx_passes/|pattern_matcher|decomposition)"), "Inductor's graph passes"),
     (re.compile(r"/torch/_inductor/"), "Inductor"),
-    (re.compile(r"/torch/_functorch/"), "AOTAutograd"),
+    (re.compile(r"/torch/_functorch/(_?aot_autograd|partitioners|_activation_)"), "AOTAutograd"),  # not torch.func
     (re.compile(r"/torch/_dynamo/(guards|convert_frame)\.py"), "Dynamo, while it makes guards"),
     (re.compile(r"/torch/_dynamo/"), "Dynamo"),
 )

@@ -8,7 +8,7 @@ from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 
 __all__ = ["STATES"]
 
-_SWITCHED = "that is different code, and one compile for each is expected. Warm up both; do not switch inside a loop."
+_SWITCHED = "that is different code, and one compile for each is expected. Warm up both: a later switch compiles none."
 
 
 def _state(name: str, says: str, *programs: str, also: str | None = None) -> Remedy[RecompileCase]:
@@ -84,7 +84,8 @@ STATES: tuple[Remedy[RecompileCase], ...] = (
     ),
     _state(
         "forward AD level",
-        f"Called inside and outside `torch.autograd.forward_ad.dual_level`: {_SWITCHED}",
+        "It uses forward-mode AD (as `torch.func.jvp` does), and was called inside "
+        "`torch.autograd.forward_ad.dual_level`. torch nests no forward-mode AD, uncompiled neither: call it outside.",
         "dual_level",
     ),
     _state("torch_function", f"Called with `__torch_function__` on and off: {_SWITCHED}", "torch_function_off"),

@@ -252,7 +252,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.training",
         "{name} switched (`model.train()`, `model.eval()`): one compile for each mode is expected, and "
-        "both are kept. Warm up both; do not switch inside a loop.",
+        "both are kept. Warm up both: a later switch compiles none.",
         lambda case: slots_if(case.sort == "value" and last_name(case.fact.subject) == "training", name=case.name),
         trials=tried("training"),
     ),

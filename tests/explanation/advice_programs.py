@@ -1520,12 +1520,12 @@ def with_a_gradient(v: torch.Tensor) -> torch.Tensor:
     return v + 1
 
 
-def with_state(first: Callable[[], Any], second: Callable[[], Any]) -> Program:
-    """A program that calls the same function in two states of the process."""
+def with_state(*states: Callable[[], Any]) -> Program:
+    """A program that calls the same function in states of the process."""
 
     def run(compile_: Compile) -> list[Any]:
         fn, results = compile_(with_a_gradient), []
-        for state in (first, second):
+        for state in states:
             with state():
                 results.append(fn(y))
         return results

@@ -29,7 +29,7 @@ from dynadiag.explanation.skipped import SKIPPED
 from dynadiag.explanation.values import OVERFLOW
 from dynadiag.job.divergence_text import RANKS
 from tests.explanation.advice_programs import PROGRAMS as COMPILED
-from tests.explanation.advice_programs import RESTORE, Program, config
+from tests.explanation.advice_programs import RESTORE, Program, config, plain, switched, with_state
 from tests.explanation.export_programs import PROGRAMS as EXPORTED
 
 PACKAGE = Path(dynadiag.__file__).parent
@@ -109,6 +109,24 @@ def test_what_the_advice_is_about_is_gone_when_it_is_followed(tmp_path: Path, ke
     after, results_after = recorded(tmp_path / "after.dynadiag", followed)
     assert [item.title for item in after.findings if item.severity != "note"] == []
     torch.testing.assert_close(results_after, results, check_dtype=False, equal_nan=True)
+
+
+SWITCHES = {
+    "grad_mode": (plain, torch.no_grad),
+    "inference_mode": (plain, torch.inference_mode),
+    "torch_function_off": (plain, torch._C.DisableTorchFunction),
+}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [*(pytest.param(with_state(*pair * 3), id=name) for name, pair in SWITCHES.items()), switched((True, False) * 3)],
+)
+def test_a_later_switch_compiles_none(tmp_path: Path, program: Program) -> None:
+    explained, _ = recorded(tmp_path / "run.dynadiag", program)
+    assert len(explained.compiles) == 2
+    (item,) = (each for each in explained.findings if each.severity != "note")
+    assert any("a later switch compiles none" in each.text for each in item.advice)
 
 
 def test_sizes_behind_a_break_follow_from_those_before_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 import torch._inductor.config as inductor_config
 from torch._higher_order_ops.while_loop import while_loop
 from torch._inductor import lowering
+from torch.autograd import forward_ad
 
 import dynadiag
 from dynadiag.explanation.explanation import Explanation, explain
@@ -106,6 +107,15 @@ def test_an_operator_that_fails_while_tracing(tmp_path: Path) -> None:
     made = failing(tmp_path, lambda: torch.compile(f, backend="eager", fullgraph=True)(torch.ones(3)))
     assert "expected same dtype but got torch.float32 and torch.float64" in made.headline.sentence
     assert "fake tensor call" not in made.headline.sentence
+
+
+def test_a_transform_of_torch_func_fails_while_it_is_traced(tmp_path: Path) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(torch.sin, (x,), (x,))[0]
+
+    with forward_ad.dual_level():
+        made = failing(tmp_path, lambda: torch.compile(f, backend="aot_eager")(torch.ones(3)))
+    leads(made, "return torch.func.jvp(torch.sin, (x,), (x,))[0]", "Dynamo", "Nested forward mode AD is not supported")
 
 
 def test_an_operator_without_autograd_behind_a_break(tmp_path: Path) -> None:
