@@ -33,6 +33,7 @@ _KNOWN = frozenset(
         "clock.around",
         "iterate.plain",
         "text.symbol",
+        "sort.before",
         "generator.before",
         "branch.raise",
         "branch.afterwards",
@@ -66,7 +67,7 @@ _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
 _COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT, _TRANSFORM = "GB9186", "GB0149"
-_CLOCK = "GB9193"  # 2.15
+_CLOCK, _SORT = "GB9193", "GB0207"  # the first from 2.15 on
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
@@ -288,6 +289,13 @@ _RULES = (
             Trial("names_a_layer", ("2.11", "2.13")),
             Trial("names_a_layer_of_each_number", ("2.11", "2.13")),
         ),
+    ),
+    Remedy(
+        "sort.before",
+        "It sorts by what is not known while torch traces: a size or number that torch has made a symbol, or a tensor. "
+        "Sort before the compiled call, and pass the sorted list in.",
+        when(theirs, is_kind(_SORT)),
+        trials=(Trial("sorts_by_a_size"), Trial("sorts_by_a_value")),
     ),
     Remedy(
         "generator.before",

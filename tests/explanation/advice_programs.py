@@ -2769,6 +2769,17 @@ class NamedLayers(nn.Module):
         return getattr(self, f"layer{number}")(v * 2)
 
 
+def sorts(key: Callable[[torch.Tensor], Any], *, before: bool) -> Program:
+    """A program that concatenates tensors in an order, which is known before the call or computed in it."""
+    given = [torch.ones(5), torch.zeros(3)]
+
+    def run(compile_: Compile) -> Any:
+        in_order = compile_(lambda parts: torch.cat(parts if before else sorted(parts, key=key)) * 2, dynamic=True)
+        return [in_order(sorted(given, key=key) if before else given)]
+
+    return run
+
+
 def names_a_layer(**options: Any) -> Program:
     def run(compile_: Compile) -> Any:
         return [compile_(NamedLayers(), **options)(x, number) for number in (2, 3)]
@@ -3431,6 +3442,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_on_values_in_the_graph": (calls(loops_on_values, (x,)), calls(loops_in_the_graph, (x,))),
     "takes_the_time": (takes_the_time, takes_the_time_around),
     "loops_over_a_bar": (calls(loops_over_a_bar, (x,)), calls(loops_over_a_range, (x,))),
+    "sorts_by_a_size": (sorts(len, before=False), sorts(len, before=True)),
+    "sorts_by_a_value": (sorts(torch.max, before=False), sorts(torch.max, before=True)),
     "names_a_layer": (names_a_layer(dynamic=True), names_it_outside),
     "names_a_layer_of_each_number": (
         lambda c: [c(NamedLayers(), dynamic=True)(x, 2)],
