@@ -209,9 +209,8 @@ def read_resource(uri: str) -> tuple[str, str]:
 def query(recording: OpenRecording, text: str) -> dict[str, object]:
     """Return the columns and rows of a query, and whether rows were left out."""
     rows = recording.sql(text, limit=MAX_ROWS + 1)
-    columns = list(rows[0]._fields) if len(rows) else []
     shown = [[_json_value(value) for value in row] for row in rows[:MAX_ROWS]]
-    return {"columns": columns, "rows": shown, "more": len(rows) > MAX_ROWS}
+    return {"columns": list(rows.columns), "rows": shown, "more": len(rows) > MAX_ROWS}
 
 
 def _json_value(value: object) -> object:
