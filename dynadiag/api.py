@@ -54,7 +54,8 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
     if not _recording_lock.acquire(blocking=False):
         raise DynadiagError("record: a recording is being made already in this process; what is compiled goes into it")
     try:
-        with _recorded(absolute, None, force=force, source=source):
+        check_output(absolute, force=force)
+        with _recorded(absolute.resolve(), None, source=source):  # a link stays one
             yield absolute
     finally:
         _recording_lock.release()
@@ -62,14 +63,13 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
 
 @contextmanager
 def _recorded(
-    path: Path, target: str | None, *, force: bool, source: bool, values: ValueOptions | None = None
+    path: Path, target: str | None, *, source: bool, values: ValueOptions | None = None
 ) -> Iterator[list[str]]:
     """Record a block; what it puts in the list are notes on it. With ``values`` those of compiled calls too."""
     import torch  # noqa: F401 - the recorder's probes need it loaded
 
     from dynadiag.capture.recorder import Recorder
 
-    check_output(path, force=force)
     began, pid, journal = time.time(), os.getpid(), journal_path(path)
     recorder = Recorder(lambda: _open_journal(journal, target), source=source)
     recorder.journal()
@@ -219,7 +219,7 @@ def _call(
 ) -> str | None:
     """Call ``fn`` under the recorder; what it raised, in a sentence."""
     try:
-        with _recorded(path, name, force=False, source=True, values=options):
+        with _recorded(path, name, source=True, values=options):
             fn(*args, **kwargs)
     except DynadiagError:
         raise

@@ -476,3 +476,22 @@ def test_an_interrupted_block_is_said_so(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     with dynadiag.open(path) as recording:
         assert str(recording.report()).startswith("The program was interrupted (KeyboardInterrupt).")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
+    with pytest.raises(dynadiag.DynadiagError, match="name another"), dynadiag.record(tmp_path / name):
+        pytest.fail("the block ran")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_link_stays_one(tmp_path: Path, exists: bool) -> None:
+    link, real = tmp_path / "link.dynadiag", tmp_path / "real.dynadiag"
+    link.symlink_to(real)
+    if exists:
+        real.write_text("old")
+    with dynadiag.record(link, force=exists):
+        pass
+    assert link.is_symlink()
+    with dynadiag.open(real):
+        pass

@@ -17,14 +17,18 @@ def named_path(function: str, path: object) -> Path:
 
 def check_output(path: Path, *, force: bool) -> None:
     """Raise `DynadiagError` if no recording can be written there, or if a file is there and ``force`` is not given."""
-    if path.is_dir():
-        raise DynadiagError(f"record: {path} is a folder: name a file")
-    if path.exists() and not path.is_file():
-        raise DynadiagError(f"record: {path} is not a plain file: name another")
-    if path.exists() and not force:
-        raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
-    if not path.parent.is_dir():
-        raise DynadiagError(f"record: {path}: there is no folder {path.parent}: make it first")
+    try:
+        if path.is_dir():
+            raise DynadiagError(f"record: {path} is a folder: name a file")
+        if path.exists() and not path.is_file():
+            raise DynadiagError(f"record: {path} is not a plain file: name another")
+        if path.exists() and not force:
+            raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
+        if not path.resolve().parent.is_dir():
+            raise DynadiagError(f"record: {path}: there is no folder {path.resolve().parent}: make it first")
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, with a null byte, a loop of links
+        why = getattr(error, "strerror", None) or error
+        raise DynadiagError(f"record: cannot write {str(path)[:200]!r}: {why}: name another file") from None
 
 
 def described(value: object) -> str:
