@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dynadiag.capture.output_path import check_output, described, named_path
 from dynadiag.capture.run_metadata import cell_namer, notebook_name, run_footer, run_header, running_shell, text_of
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
@@ -49,11 +50,12 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
     kept. Raises `DynadiagError` where ``path`` exists and ``force`` is not given, where it cannot be written, and
     inside another ``record``: the outer one has these events already.
     """
-    absolute = _path("record", path)
+    absolute = named_path("record", path)
     if not _recording_lock.acquire(blocking=False):
         raise DynadiagError("record: a recording is being made already in this process; what is compiled goes into it")
     try:
-        with _recorded(absolute, None, force=force, source=source):
+        check_output(absolute, force=force)
+        with _recorded(absolute.resolve(), None, source=source):  # a link stays one
             yield absolute
     finally:
         _recording_lock.release()
@@ -61,19 +63,13 @@ def record(path: str | Path, *, force: bool = False, source: bool = True) -> Ite
 
 @contextmanager
 def _recorded(
-    path: Path, target: str | None, *, force: bool, source: bool, values: ValueOptions | None = None
+    path: Path, target: str | None, *, source: bool, values: ValueOptions | None = None
 ) -> Iterator[list[str]]:
     """Record a block; what it puts in the list are notes on it. With ``values`` those of compiled calls too."""
     import torch  # noqa: F401 - the recorder's probes need it loaded
 
     from dynadiag.capture.recorder import Recorder
 
-    if path.is_dir():
-        raise DynadiagError(f"record: {path} is a folder: name a file")
-    if path.exists() and not path.is_file():
-        raise DynadiagError(f"record: {path} is not a plain file: name another")
-    if path.exists() and not force:
-        raise DynadiagError(f"{path} exists: give another name, or force=True to overwrite it")
     began, pid, journal = time.time(), os.getpid(), journal_path(path)
     recorder = Recorder(lambda: _open_journal(journal, target), source=source)
     recorder.journal()
@@ -112,7 +108,8 @@ def _finish_recording(recorder: Recorder, path: Path, footer: dict[str, Any], ho
         if journal != path:
             journal.unlink()
     except Exception as failure:  # noqa: BLE001 - a disk that is full fails in many ways, and the block has run
-        say(f"{path} is not a whole recording; what was recorded is in {journal}", failure)
+        kept = f"what was recorded is in {journal}" if journal.exists() else f"{journal} is gone"
+        say(f"{path} is not a whole recording; {kept}", failure)
 
 
 def _open_journal(path: Path, target: str | None) -> Journal:
@@ -132,6 +129,8 @@ def watch(file: TextIO | None = None) -> Iterator[None]:
 
     from dynadiag.capture.live import Watcher, write_to_stderr
 
+    if file is not None and not hasattr(file, "write"):
+        raise DynadiagError(f"watch: file is {described(file)}; give an open file, such as sys.stdout")
     watcher = Watcher(write_to_stderr if file is None else lambda line: print(line, file=file, flush=True))
     watcher.start()
     try:
@@ -173,7 +172,7 @@ def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | No
 
     if nodes is not None:
         check_pattern("values: nodes", nodes)
-    report = _explained("values", fn, args, kwargs, ValueOptions(parse_calls(calls), nodes))
+    report = _explained("values", fn, args, kwargs, ValueOptions(parse_calls(str(calls), "values: calls"), nodes))
     if report.values is None and _COMPILED_ALREADY in report.notes:
         raise DynadiagError(
             f"values({_target_name(fn)}): its compiled code was made without values: give what is compiled, not what "
@@ -220,7 +219,7 @@ def _call(
 ) -> str | None:
     """Call ``fn`` under the recorder; what it raised, in a sentence."""
     try:
-        with _recorded(path, name, force=False, source=True, values=options):
+        with _recorded(path, name, source=True, values=options):
             fn(*args, **kwargs)
     except DynadiagError:
         raise
@@ -231,16 +230,16 @@ def _call(
 
 def _check_callable(function: str, fn: object) -> None:
     if not callable(fn):
-        raise DynadiagError(f"{function}: fn is {_described(fn)}, which cannot be called; give a function or a module")
+        raise DynadiagError(f"{function}: fn is {described(fn)}, which cannot be called; give a function or a module")
 
 
 def _check_call(function: str, fn: Callable[..., Any], args: object, kwargs: object) -> None:
     """Raise `DynadiagError` that names the argument if ``fn`` cannot be called with these."""
     _check_callable(function, fn)
     if not isinstance(args, list | tuple):
-        raise DynadiagError(f"{function}: args is {_described(args)}; give a tuple, such as (x,)")
+        raise DynadiagError(f"{function}: args is {described(args)}; give a tuple, such as (x,)")
     if not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
-        raise DynadiagError(f"{function}: kwargs is {_described(kwargs)}; give a dict of names and values")
+        raise DynadiagError(f"{function}: kwargs is {described(kwargs)}; give a dict of names and values")
     called = getattr(fn, "forward", fn) if hasattr(fn, "named_parameters") else fn
     try:
         signature = inspect.signature(called)
@@ -250,10 +249,6 @@ def _check_call(function: str, fn: Callable[..., Any], args: object, kwargs: obj
         signature.bind(*args, **kwargs)
     except TypeError as error:
         raise DynadiagError(f"{function}: {_target_name(fn)}{signature} does not take these args: {error}") from None
-
-
-def _described(value: object) -> str:
-    return "None" if value is None else f"of type {type(value).__qualname__}"
 
 
 def bisect(
@@ -333,26 +328,26 @@ def fix(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> FixReport:
     from dynadiag.torch_private.capture import is_compiled
 
     if is_compiled(fn):
-        name = _target_name(fn)
         raise DynadiagError(
-            f"fix({name}): give what is compiled, not what torch.compile returned: instead of a decorator, write "
-            f"`fast = torch.compile({name})` below the definition"
+            f"fix({_target_name(getattr(fn, '_orig_mod', fn))}): give what is compiled, not what torch.compile "
+            f"returned: {_uncompiled(fn)}"
         )
     trials = itertools.count(1)
     with _progress() as progress:
         return fix_call(fn, args, kwargs, partial(_on_outcome, trials, progress))
 
 
+def _uncompiled(fn: object) -> str:
+    """How to get what was compiled, in a sentence."""
+    if hasattr(fn, "_orig_mod"):
+        return "`._orig_mod` of it is the module"
+    if hasattr(fn, "named_parameters"):
+        return "a module on which `.compile()` was not called yet"
+    return f"instead of a decorator, write `fast = torch.compile({_target_name(fn)})` below the definition"
+
+
 def _on_outcome(trials: Iterator[int], progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
     progress.on_trial(next(trials), label, outcome.ending, outcome.seconds)
-
-
-def _path(function: str, path: object) -> Path:
-    """The path that an argument names, absolute. Raises `DynadiagError` if it names none."""
-    try:
-        return Path(path).absolute()  # type: ignore[arg-type]  # it is what is checked
-    except TypeError:
-        raise DynadiagError(f"{function}: path is {_described(path)}; give the name of a file") from None
 
 
 def _target_name(fn: object) -> str:
@@ -361,7 +356,7 @@ def _target_name(fn: object) -> str:
 
 def open(path: str | Path) -> OpenRecording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is
     """Open a recording, or a journal that is not folded yet. Raises `dynadiag.UnreadableInput`."""
-    named = _path("open", path)
+    named = named_path("open", path)
     if named.is_dir():
         raise UnreadableInput(f"open: {path} is a folder; name one of its recordings (*.dynadiag)")
     return OpenRecording.at(Path(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import tempfile
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ _USAGE = "%%dynadiag [--live] [FILE.dynadiag]"
 def register(shell: Any) -> None:
     """Add the magic to a shell of IPython."""
 
-    def run_cell(line: str, cell: str) -> Report:
+    def run_cell(line: str, cell: str) -> None:
         """Run the cell, and show what torch.compile did in it.
 
         %%dynadiag [--live] [FILE.dynadiag]
@@ -29,21 +30,31 @@ def register(shell: Any) -> None:
         compile begins, breaks, recompiles, ends or gives up.
         """
         from IPython.core.error import UsageError
+        from IPython.display import display
 
         try:
-            return _run_cell(shell, shlex.split(line), cell)
-        except (DynadiagError, ValueError) as error:
+            display(_run_cell(shell, line, cell))  # what the cell itself returns stays the notebook's `_`
+        except DynadiagError as error:
             raise UsageError(f"{error}") from error
 
     shell.register_magic_function(run_cell, "cell", "dynadiag")
 
 
-def _run_cell(shell: Any, words: list[str], cell: str) -> Report:
+def _run_cell(shell: Any, line: str, cell: str) -> Report:
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise DynadiagError(f"{line}: {error} ({_USAGE})") from None
     live, files = "--live" in words, [word for word in words if word != "--live"]
     if len(files) > 1 or any(word.startswith("-") for word in files):
         raise DynadiagError(f"usage: {_USAGE}")
     if files and not files[0].endswith(".dynadiag"):
         raise DynadiagError(f"{files[0]}: a recording is named FILE.dynadiag ({_USAGE})")
+    if _awaits(shell, cell):
+        raise DynadiagError(
+            "the cell was not run: it awaits, and no magic can do that here. Leave the magic's line out, and put the "
+            'code into `with dynadiag.record("run.dynadiag"):`'
+        )
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-"))
         path = Path(files[0]) if files else Path(folder, "cell.dynadiag")
@@ -57,16 +68,25 @@ def _run_cell(shell: Any, words: list[str], cell: str) -> Report:
         return report if files else replace(report, path=None)
 
 
+def _awaits(shell: Any, cell: str) -> bool:
+    """Whether the cell needs the event loop that runs this magic, and so cannot get it."""
+    try:
+        asyncio.get_running_loop()
+        return bool(shell.should_run_async(cell, transformed_cell=shell.transform_cell(cell)))
+    except (RuntimeError, SyntaxError):  # no loop runs, or the shell will show what is wrong in the cell
+        return False
+
+
 def _record_cell(shell: Any, path: Path, cell: str) -> None:
+    failure = None
     try:
         with dynadiag.record(path, force=True):
             failure = _run_as_same_cell(shell, cell)
             if failure is not None:
                 raise failure
-    except DynadiagError:
-        raise
-    except BaseException:  # noqa: BLE001 - the shell has shown it, and what was recorded is explained
-        return
+    except BaseException as error:
+        if error is not failure:
+            raise  # else the shell has shown it, and what was recorded is explained
 
 
 def _run_as_same_cell(shell: Any, cell: str) -> BaseException | None:

@@ -6,18 +6,19 @@ import html
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints, overload
 
-from dynadiag.errors import DynadiagError
+from dynadiag.errors import DynadiagError, UnreadableInput
 from dynadiag.explanation.changes import main_changes
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.values import ValueTable, range_text
 from dynadiag.recording.opening import open_recording_as
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import Break, Kernel, NodeValue, Recompile, Span
+from dynadiag.recording.records import Break, Kernel, NodeValue, Recompile
 from dynadiag.recording.sql import run_query
 from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.clean import clean_line
@@ -40,11 +41,13 @@ _MAX_CELL = 100  # columns of a value that is shown
 class Rows(Sequence[R], Generic[R]):
     """Typed rows, which are read when they are first needed. A notebook shows them as a table.
 
-    Calling a table returns its rows as a tuple, for one compile if its id is given.
+    Calling a table returns its rows as a tuple, for one compile if its id is given. ``columns`` are the names of the
+    columns of `to_pandas`.
     """
 
-    def __init__(self, read: Callable[..., tuple[R, ...]], cwd: str | None = None) -> None:
+    def __init__(self, read: Callable[..., tuple[R, ...]], kind: type[R], cwd: str | None = None) -> None:
         self._read, self._cwd = read, cwd
+        self.columns = _columns(kind)
 
     @cached_property
     def _rows(self) -> tuple[R, ...]:
@@ -68,7 +71,7 @@ class Rows(Sequence[R], Generic[R]):
         return self._rows[index]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with a column for each field. A span becomes file, line, column and their ends.
+        """Return a DataFrame with a column for each field, also of no rows. A span becomes file, line, column, ...
 
         Raises `DynadiagError` if pandas is not installed.
         """
@@ -76,7 +79,7 @@ class Rows(Sequence[R], Generic[R]):
             import pandas
         except ImportError as error:
             raise DynadiagError("to_pandas: pandas is missing: pip install pandas") from error
-        return pandas.DataFrame([_flat(row) for row in self._rows])
+        return pandas.DataFrame([_flat(row) for row in self._rows], columns=list(self.columns))
 
     def __repr__(self) -> str:
         heads, rows = self._shown()
@@ -118,10 +121,10 @@ class OpenRecording(Recording):
         """Open the recording at `path`. Raises `UnreadableInput`."""
         super().__init__(path)
         cwd = self.run.cwd
-        self.breaks = Rows(super().breaks, cwd)
-        self.recompiles = Rows(super().recompiles, cwd)
-        self.kernels = Rows(super().kernels, cwd)
-        self.findings = Rows(lambda: self.report().findings, cwd)
+        self.breaks = Rows(super().breaks, Break, cwd)
+        self.recompiles = Rows(super().recompiles, Recompile, cwd)
+        self.kernels = Rows(super().kernels, Kernel, cwd)
+        self.findings = Rows(lambda: self.report().findings, Finding, cwd)
 
     @classmethod
     def at(cls, path: Path) -> OpenRecording:
@@ -129,7 +132,10 @@ class OpenRecording(Recording):
         return open_recording_as(path, cls)
 
     def __repr__(self) -> str:
-        return f"<recording {clean_line(str(self.path))}, {self.report()!r}>"
+        try:
+            return f"<recording {clean_line(str(self.path))}, {self.report()!r}>"
+        except UnreadableInput as error:  # it is closed
+            return f"<recording {clean_line(str(error))}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary of its report."""
@@ -152,7 +158,35 @@ class OpenRecording(Recording):
         result = run_query(self._database, query, values, limit=limit)
         row: Any = namedtuple("Row", result.columns, rename=True)  # type: ignore[misc]  # the query names its fields
         rows = tuple(row(*values) for values in result.rows)
-        return Rows(lambda: rows)
+        return Rows(lambda: rows, row)
+
+
+@cache
+def _parts(kind: type) -> tuple[tuple[str, type | None], ...]:
+    """The fields of a dataclass, each with the dataclass that its value is, if it is one or None."""
+    hints = get_type_hints(kind)
+    return tuple((field.name, _dataclass_of(hints[field.name])) for field in fields(kind))
+
+
+def _dataclass_of(hint: Any) -> type | None:
+    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return next((each for each in options if isinstance(each, type) and is_dataclass(each)), None)
+
+
+def _columns(kind: type) -> tuple[str, ...]:
+    """The names of the columns of such rows, whether there are any or not."""
+    if not is_dataclass(kind):
+        return tuple(kind._fields)  # type: ignore[attr-defined]  # a row of a query
+    return tuple(
+        column
+        for name, part in _parts(kind)
+        for column in ([name] if part is None else [_lead(name) + each.name for each in fields(part)])
+    )
+
+
+def _lead(name: str) -> str:
+    """What the columns of a field begin with: nothing for those of the row's own place."""
+    return "" if name == "span" else f"{name}_"
 
 
 def _flat(row: object) -> Mapping[str, object]:
@@ -160,16 +194,12 @@ def _flat(row: object) -> Mapping[str, object]:
     if not (is_dataclass(row) and not isinstance(row, type)):
         return row._asdict()  # type: ignore[attr-defined]  # a row of a query
     values: dict[str, object] = {}
-    for field in fields(row):
-        value = getattr(row, field.name)
-        if isinstance(value, Span):
-            values |= asdict(value)
-        elif isinstance(value, tuple):
-            values[field.name] = [_plain(item) for item in value]
-        elif is_dataclass(value) and not isinstance(value, type):
-            values |= {f"{field.name}_{name}": item for name, item in asdict(value).items()}
+    for name, part in _parts(type(row)):
+        value = getattr(row, name)
+        if part is not None:
+            values |= {_lead(name) + key: item for key, item in (asdict(value) if value is not None else {}).items()}
         else:
-            values[field.name] = value
+            values[name] = [_plain(item) for item in value] if isinstance(value, tuple) else value
     return values
 
 
@@ -217,7 +247,7 @@ class Values(Rows[NodeValue]):
     def __init__(self, report: Report) -> None:
         self.report = report
         self._table = report.values if report.values is not None else ValueTable((), (), {})
-        super().__init__(lambda: self._table.nodes, report.run.cwd)
+        super().__init__(lambda: self._table.nodes, NodeValue, report.run.cwd)
 
     @property
     def first_nan(self) -> NodeValue | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import pkgutil
+import runpy
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,12 @@ import pytest
 import torch
 
 import dynadiag
+from dynadiag.explanation.findings import Finding
+from dynadiag.explanation.rules import Rule
+from dynadiag.fixes.fix_report import FixDocument, FixReport
 from dynadiag.recording.reader import Recording
+from dynadiag.recording.records import Span
+from dynadiag.tables import _columns, _flat
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +224,45 @@ def test_a_table_becomes_a_data_frame(tmp_path: Path) -> None:
         assert (frame["file"][0], frame["line"][0]) == (__file__, recording.breaks[0].span.line)
         assert list(recording.findings.to_pandas()["rule"]) == ["break"]
         assert list(recording.sql("SELECT 1 AS one, 2 AS two").to_pandas().columns) == ["one", "two"]
+        assert list(recording.sql("SELECT 1 AS one WHERE 0").to_pandas().columns) == ["one"]
+        empty = recording.recompiles.to_pandas()  # a script that selects columns works on a run without any
+        assert (len(empty), list(empty["compile_id"])) == (0, [])
+
+
+def test_the_columns_of_a_row_do_not_depend_on_its_values() -> None:
+    place, entry = Span("library.py", 3), Span("mine.py", 7)
+    finding = Finding(Rule.BREAK, None, "identity", "warning", place, "f", "title", entry=entry)
+    for item, line in ((finding, 7), (replace(finding, entry=None), None)):
+        row = _flat(item)
+        assert (row["file"], row["line"], row.get("entry_line")) == ("library.py", 3, line)
+        assert set(row) <= set(_columns(Finding))
+
+
+def test_a_recording_that_is_closed_has_a_repr(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        pass
+    with dynadiag.open(path) as recording:
+        pass
+    assert repr(recording) == f"<recording {path}: closed while it was read>"
+
+
+def test_a_journal_that_is_gone_is_not_named_as_what_was_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        path.unlink()
+    assert f"{path} is not a whole recording; {path} is gone: " in capsys.readouterr().err
+
+
+def test_a_report_without_a_recording_names_no_command_that_cannot_be_run() -> None:
+    assert "next:" not in str(dynadiag.explain(lambda: None))
+
+
+def test_nothing_to_fix_is_said_so() -> None:
+    document = FixDocument(
+        torch=None, target="f", folder="", fixes=(), patch=None, evidence=None, trials=1, seconds=1.0
+    )
+    assert str(FixReport(document, "")) == "there is nothing to fix: no graph break and no recompile\n"
 
 
 def test_a_table_shows_foreign_text_as_text(tmp_path: Path) -> None:
@@ -238,6 +284,8 @@ def test_sql_reads_and_does_nothing_else(tmp_path: Path) -> None:
         for query in ("DELETE FROM compile", f"ATTACH '{tmp_path / 'other'}' AS other", "PRAGMA query_only = OFF"):
             with pytest.raises(dynadiag.DynadiagError, match="only a SELECT"):
                 recording.sql(query)
+        with pytest.raises(dynadiag.DynadiagError, match="of type NoneType"):
+            recording.sql(None)  # type: ignore[arg-type]
         with pytest.raises(dynadiag.DynadiagError, match="no such column"):
             recording.sql("SELECT absent FROM compile")
         assert recording.compiles()  # it goes on as before
@@ -308,6 +356,12 @@ def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
 
 
 def test_what_torch_compile_returned_is_not_fixed_and_the_way_out_is_said() -> None:
+    model, in_place = torch.compile(torch.nn.Linear(1, 1)), torch.nn.Linear(1, 1)
+    in_place.compile()
+    with pytest.raises(dynadiag.DynadiagError, match=r"^fix\(Linear\): .*`._orig_mod` of it is the module"):
+        dynadiag.fix(model, torch.ones(1))
+    with pytest.raises(dynadiag.DynadiagError, match=r"^fix\(Linear\): .*`.compile\(\)` was not called"):
+        dynadiag.fix(in_place, torch.ones(1))
     with pytest.raises(dynadiag.DynadiagError, match=r"fast = torch.compile\(whole\)"):
         dynadiag.fix(torch.compile(whole, backend="eager"), torch.ones(3))
 
@@ -397,3 +451,47 @@ def test_what_is_replaced_stays_until_the_block_has_ended(tmp_path: Path) -> Non
     with dynadiag.open(path) as recording:
         assert recording.run.complete
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_to_is_refused_before_the_block() -> None:
+    with pytest.raises(dynadiag.DynadiagError, match="watch: file is of type str"), dynadiag.watch("x.log"):  # type: ignore[arg-type]
+        pytest.fail("the block ran")
+
+
+def test_an_argument_is_named_as_python_has_it() -> None:
+    with pytest.raises(dynadiag.DynadiagError, match=r"^values: calls a: "):
+        dynadiag.values(whole, torch.ones(1), calls="a")
+
+
+def test_a_file_that_is_no_python_is_where_the_program_ended(tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text("x = (\n")
+    with pytest.raises(SyntaxError), dynadiag.record(tmp_path / "run.dynadiag") as path:
+        runpy.run_path(str(tmp_path / "wrong.py"))
+    with dynadiag.open(path) as recording:
+        assert str(recording.report()).startswith("The program raised SyntaxError at wrong.py:1: ")
+
+
+def test_an_interrupted_block_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), dynadiag.record(tmp_path / "run.dynadiag") as path:
+        raise KeyboardInterrupt
+    with dynadiag.open(path) as recording:
+        assert str(recording.report()).startswith("The program was interrupted (KeyboardInterrupt).")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
+    with pytest.raises(dynadiag.DynadiagError, match="name another"), dynadiag.record(tmp_path / name):
+        pytest.fail("the block ran")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_link_stays_one(tmp_path: Path, exists: bool) -> None:
+    link, real = tmp_path / "link.dynadiag", tmp_path / "real.dynadiag"
+    link.symlink_to(real)
+    if exists:
+        real.write_text("old")
+    with dynadiag.record(link, force=exists):
+        pass
+    assert link.is_symlink()
+    with dynadiag.open(real):
+        pass

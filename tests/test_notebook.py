@@ -94,6 +94,40 @@ def test_the_magic_explains_a_cell_that_raises(notebook: Notebook) -> None:
     assert f"The program raised TypeError at In[{number}]:2" in shown["text/plain"]
 
 
+def test_what_a_cell_returns_stays_the_notebooks(notebook: Notebook) -> None:
+    notebook.run("%%dynadiag\ntorch.ones(7).shape")
+    assert notebook.run("_")[1]["text/plain"] == "torch.Size([7])"
+
+
+def test_an_exception_of_a_cell_has_no_frames_of_the_kernel(notebook: Notebook, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.dynadiag")
+    notebook.run(f"%%dynadiag {path}\ndef fails():\n    1 / 0\nfails()")
+    report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
+    assert "= called: In[" in report
+    assert "site-packages" not in report
+
+
+def test_a_cell_that_is_no_python_is_named(notebook: Notebook) -> None:
+    number, shown = notebook.run("%%dynadiag\nreturn 3")
+    assert f"The program raised SyntaxError at In[{number}]:2" in shown["text/plain"]
+
+
+def test_an_error_of_ours_in_a_cell_is_the_cells(notebook: Notebook) -> None:
+    _, shown = notebook.run("%%dynadiag\ntorch.compile(step)(torch.ones(4))\ndynadiag.open('absent.dynadiag')")
+    assert shown["error"].startswith("UnreadableInput: absent.dynadiag")
+    assert "UsageError" not in shown.get("stderr", "")
+    assert "The program raised" in shown["text/plain"]
+
+
+def test_a_cell_that_awaits_is_refused_with_what_works_instead(notebook: Notebook, tmp_path: Path) -> None:
+    _, shown = notebook.run("import asyncio\nran = False")
+    _, shown = notebook.run("%%dynadiag\nran = True\nawait asyncio.sleep(0)")
+    assert "UsageError: the cell was not run: it awaits" in shown["stderr"]
+    path = str(tmp_path / "run.dynadiag")
+    _, shown = notebook.run(f"with dynadiag.record({path!r}):\n    await asyncio.sleep(0)\nran")
+    assert shown["text/plain"] == "False"
+
+
 @pytest.mark.parametrize("line", ["run.txt", "a.dynadiag b.dynadiag", "--lively", "/absent/run.dynadiag"])
 def test_the_magic_refuses_what_it_cannot_do_in_one_line(notebook: Notebook, line: str) -> None:
     _, shown = notebook.run(f"%%dynadiag {line}\nran = True")

@@ -181,6 +181,8 @@ def _exception_frames(error: BaseException | None) -> list[dict[str, Any]]:
         if not is_stdlib_or_torch(code.co_filename):
             found.append(frame_data(code.co_filename, link.tb_lineno, code.co_name))
         link = link.tb_next
+    if isinstance(error, SyntaxError) and error.filename is not None:  # no frame is of the text that is wrong
+        found.append(frame_data(error.filename, error.lineno, "<module>"))
     return found[-_MAX_FRAMES:]
 
 

@@ -123,12 +123,12 @@ def check_pattern(option: str, pattern: str) -> None:
         raise DynadiagError(f"{option} {pattern[:100]}: not a regular expression ({error})") from None
 
 
-def parse_calls(text: str) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of ``3,10..12``. Raises `DynadiagError` for anything else."""
+def parse_calls(text: str, name: str = "--calls") -> tuple[tuple[int, int], ...]:
+    """Return the ranges of ``3,10..12``. Raises `DynadiagError` for anything else, which calls it ``name``."""
     ranges = []
     for part in text.split(","):
         parsed = _CALLS.match(part.strip())
         if parsed is None or int(parsed[2] or parsed[1]) < int(parsed[1]):
-            raise DynadiagError(f"--calls {text[:100]}: give numbers and ranges of calls, from 0, such as 0,10..12")
+            raise DynadiagError(f"{name} {text[:100]}: give numbers and ranges of calls, from 0, such as 0,10..12")
         ranges.append((int(parsed[1]), int(parsed[2] or parsed[1])))
     return tuple(ranges)

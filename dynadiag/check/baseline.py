@@ -72,7 +72,10 @@ def read_baseline(path: Path) -> Baseline:
             f"{path}: not a baseline of dynadiag ({error}); name another file, and write it with --update"
         ) from error
     if found.version != VERSION:
-        raise UnreadableInput(f"{path}: a baseline of version {found.version}; this dynadiag reads {VERSION}")
+        raise UnreadableInput(
+            f"{path}: a baseline of version {found.version}, and this dynadiag reads "
+            f"{VERSION}; use the dynadiag that wrote it, or name another file, and write it with --update"
+        )
     return found
 
 
@@ -85,14 +88,26 @@ def max_in_one_run(runs: Iterable[Measurement]) -> dict[str, int]:
     return max_counts
 
 
-def updated_baseline(old: Baseline, runs: Sequence[Measurement], root: Path, relative: Iterable[str] = ()) -> Baseline:
+def targets_that_ran(runs: Iterable[Measurement], clean: Iterable[str] = ()) -> set[str]:
+    """Return the targets of which every run ended well: what these do not have is gone. ``clean`` compiled nothing."""
+    return {*clean, *(run.target for run in runs)} - {run.target for run in runs if run.failed}
+
+
+def updated_baseline(
+    old: Baseline,
+    runs: Sequence[Measurement],
+    root: Path,
+    relative: Iterable[str] = (),
+    clean: Iterable[str] = (),
+) -> Baseline:
     """Return the baseline after these runs.
 
     Targets that did not run, or failed, keep their known findings. The findings of a failed run are added. The compile
-    seconds of the targets in ``relative`` are stored. Paths are relative to ``root``.
+    seconds of the targets in ``relative`` are stored. Paths are relative to ``root``. ``clean`` are further targets,
+    which ran and compiled nothing.
     """
     done = [run for run in runs if not run.failed]
-    known = {each.identity: each for each in _known_of_others({run.target for run in done}, old.known)}
+    known = {each.identity: each for each in _known_of_others(targets_that_ran(runs, clean), old.known)}
     max_counts, counted = max_in_one_run(runs), {each.identity: each.count for each in old.known}
     found: dict[str, list[tuple[str, Problem]]] = {}
     for run in runs:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
 
-from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, max_in_one_run
+from dynadiag.check.baseline import Baseline, BaselineUpdate, KnownFinding, max_in_one_run, targets_that_ran
 from dynadiag.check.configuration import Budgets, bytes_of, relative_seconds
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.explanation.formatting import count, list_some
@@ -97,10 +97,14 @@ class CheckResult:
 
 
 def check(
-    runs: Sequence[Measurement], baseline: Baseline | None, budgets: Callable[[Measurement], Budgets], root: Path
+    runs: Sequence[Measurement],
+    baseline: Baseline | None,
+    budgets: Callable[[Measurement], Budgets],
+    root: Path,
+    clean: Iterable[str] = (),
 ) -> CheckResult:
     """Compare runs to a baseline and to the budgets of each. Without a baseline every finding is new, unless a budget
-    says how many of its kind are allowed.
+    says how many of its kind are allowed. ``clean`` are further targets, which ran and compiled nothing.
     """
     allowed = {run.target: budgets(run) for run in runs}
     new, known = _split(runs, baseline, allowed)
@@ -109,7 +113,7 @@ def check(
         for found in over_budget(run, allowed[run.target], baseline or Baseline()):
             (unknown if isinstance(found, str) else over).append(found)  # type: ignore[arg-type]
     failed = [_failed(run) for run in runs if run.failed]
-    gone = tuple(_gone(runs, baseline)) if baseline else ()
+    gone = tuple(_gone(runs, baseline, clean)) if baseline else ()
     problems, is_compared = (*failed, *new, *over), baseline is not None
     return CheckResult(problems, tuple(known), gone, tuple(unknown), tuple(runs), str(root), is_compared=is_compared)
 
@@ -250,9 +254,9 @@ def _unknown(run: Measurement, rule: CheckRule, why: str) -> str:
     return f"{rule} of {run.target} is not known: {why}"
 
 
-def _gone(runs: Sequence[Measurement], baseline: Baseline) -> Iterator[KnownFinding]:
+def _gone(runs: Sequence[Measurement], baseline: Baseline, clean: Iterable[str]) -> Iterator[KnownFinding]:
     """The known findings of these targets alone that no run has any more, or has less often."""
-    ran = {run.target for run in runs if not run.failed}
+    ran = targets_that_ran(runs, clean)
     now = max_in_one_run(runs)
     for each in baseline.known:
         if each.targets and set(each.targets) <= ran and now.get(each.identity, 0) < each.count:

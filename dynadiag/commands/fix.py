@@ -84,8 +84,6 @@ def run(args: argparse.Namespace) -> int:
             return common.INTERRUPTED
     document = document_of(result, project, trials.count, time.monotonic() - began)
     code = 4 if note is not None else exit_code_of(result)
-    if code == 3:
-        note = "there is nothing to fix: no graph break and no recompile"
     log.finish(code, force=True)
     document = _write(result, project, document, args)
     common.write_json(args.json, encode_document(document))

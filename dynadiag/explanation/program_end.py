@@ -12,7 +12,7 @@ from dynadiag.explanation.remedy import Remedy, advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place
+from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place, user_frames
 from dynadiag.recording.records import Frame, Span, ended_by
 from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
@@ -34,7 +34,7 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     end = run.end
     if end is None or end.error in (None, _INTERRUPT) or _is_of_compile(end, run, before):
         return ()
-    stack = [each for each in end.stack if is_user_file(each.file) and not is_generated_file(each.file)]
+    stack = [each for each in user_frames(end.stack) if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
     made = overwritten_output(end.said)
     cause: str | None = None
@@ -92,6 +92,8 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
         return None
     if code < 0:
         return f"The program was {ended_by(-code)}."
+    if end is not None and end.error == _INTERRUPT:
+        return "The program was interrupted (KeyboardInterrupt)."
     if end is not None and end.error is None:
         return f"The program ended itself with exit code {code} (`sys.exit`)."
     return f"The program ended with exit code {code}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dynadiag import __version__
+from dynadiag.explanation.formatting import count
 from dynadiag.render.clean import clean
 from dynadiag.render.json_document import SCHEMA, encode
 from dynadiag.render.paths import source_location
@@ -147,10 +148,12 @@ def report_text(document: FixDocument, printer: Printer, note: str | None = None
 def _headline(document: FixDocument, note: str | None) -> str:
     if note is not None:
         return f"{note}\n"
+    if not document.fixes:
+        return "there is nothing to fix: no graph break and no recompile\n"
     proved = sum(entry.verdict == "proved" for entry in document.fixes)
     total = len(document.fixes)
     what = "cause has" if total == 1 else "causes have"
-    return f"{proved} of {total} {what} a proved fix ({document.trials} trials, {document.seconds:.0f} s)\n"
+    return f"{proved} of {total} {what} a proved fix ({count(document.trials, 'trial')}, {document.seconds:.0f} s)\n"
 
 
 def _change(entries: list[FixEntry], printer: Printer, told: Evidence | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -20,8 +21,8 @@ class DynadiagCallback(StepCallback, Callback):
     _step = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Raise `DynadiagError` if the recording exists, before any work is done."""
-        self._recording.check_path(force=self._force)
+        """Raise `DynadiagError` if the recording cannot be written, before any work is done."""
+        self._recording.begin_training(force=self._force)
 
     def on_train_batch_start(self, *_: Any, **__: Any) -> None:
         """Begin to record at the first batch."""
@@ -34,16 +35,16 @@ class DynadiagCallback(StepCallback, Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """End the recording, if training ends before its last batch."""
-        self._report(self._recording.finish(), trainer)
+        self._report(self._recording.end_training(), trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
         """End the recording: what was recorded is kept."""
-        self._report(self._recording.finish(), trainer)
+        self._report(self._recording.finish(exception), trainer)
 
     def _report(self, result: StepsResult | None, trainer: Trainer) -> None:
         if result is None:
             return
         for logger in trainer.loggers:
-            logger.log_metrics(dict(result.metrics), step=trainer.global_step)
+            self._send(partial(logger.log_metrics, dict(result.metrics), step=trainer.global_step))
         if result.over and self._stop:
             trainer.should_stop = True

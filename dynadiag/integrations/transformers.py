@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -20,20 +21,26 @@ class DynadiagCallback(StepCallback, TrainerCallback):
     """
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Raise `DynadiagError` if the recording exists, before any work is done."""
-        self._recording.check_path(force=self._force)
+        """Raise `DynadiagError` if the recording cannot be written, before any work is done."""
+        self._recording.begin_training(force=self._force)
 
     def on_step_begin(self, _args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_: Any) -> None:
         """Begin to record at the first step."""
         self._recording.before_step(state.global_step + 1)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """End the recording after its last step."""
-        self._report(self._recording.after_step(state.global_step), args, state, control)
+        """End the recording after its last step, or the last one of training: at its end trackers are closed."""
+        is_end = control.should_training_stop
+        self._report(self._recording.after_step(state.global_step, is_end=is_end), args, state, control)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """End the recording, if an evaluation ends training: the trackers are still open."""
+        if control.should_training_stop:
+            self._report(self._recording.finish(), args, state, control)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """End the recording, if training ends before its last step."""
-        self._report(self._recording.finish(), args, state, control)
+        self._report(self._recording.end_training(), args, state, control)
 
     def _report(
         self, result: StepsResult | None, args: TrainingArguments, state: TrainerState, control: TrainerControl
@@ -45,7 +52,7 @@ class DynadiagCallback(StepCallback, TrainerCallback):
         handler = _handler()
         if handler is not None:
             should_log = control.should_log
-            handler.on_log(args, state, control, logs)
+            self._send(partial(handler.on_log, args, state, control, logs))
             control.should_log = should_log  # what the step itself has to log is still due
         if result.over and self._stop:
             control.should_training_stop = True

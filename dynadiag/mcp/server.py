@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -209,9 +208,8 @@ def read_resource(uri: str) -> tuple[str, str]:
 def query(recording: OpenRecording, text: str) -> dict[str, object]:
     """Return the columns and rows of a query, and whether rows were left out."""
     rows = recording.sql(text, limit=MAX_ROWS + 1)
-    columns = list(rows[0]._fields) if len(rows) else []
     shown = [[_json_value(value) for value in row] for row in rows[:MAX_ROWS]]
-    return {"columns": columns, "rows": shown, "more": len(rows) > MAX_ROWS}
+    return {"columns": list(rows.columns), "rows": shown, "more": len(rows) > MAX_ROWS}
 
 
 def _json_value(value: object) -> object:
@@ -246,7 +244,6 @@ _Context = ServerRequestContext[Any, Any]
 
 _MAX_TEXT = 20_000  # characters of what a command printed: its end, where the report stands
 _MAX_ITEMS = 20  # entries of a list of a document that are sent; the resource has all
-_RECORDING = re.compile(r"(?P<path>/\S.*\.dynadiag)")
 _SQL = "sql"
 _INSTRUCTIONS = """\
 dynadiag finds out what torch.compile does with a program, and why it breaks graphs, recompiles, fails or gives wrong
@@ -388,11 +385,11 @@ def _result(tool: CommandTool, ended: CommandEnd) -> types.CallToolResult:
     document, left_out = None, dict[str, int]()
     if ended.document is not None:
         document, left_out = _shortened(orjson.loads(ended.document))
-    recording = _RECORDING.fullmatch(ended.last_line)
+    last = Path(ended.last_line)  # the path of what was written, if anything was
     structured = {
         "exit_code": ended.exit_code,
         "meaning": tool.meaning(ended.exit_code),
-        "recording": uri_of(Path(recording["path"])) if recording else None,
+        "recording": uri_of(last) if last.suffix == SUFFIX and os.path.isfile(last) else None,  # noqa: PTH113 - never raises
         "document": document,
         "left_out": left_out,
     }

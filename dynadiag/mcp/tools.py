@@ -13,7 +13,7 @@ from dynadiag.commands.target_options import names_recording
 from dynadiag.errors import DynadiagError
 
 _LEFT_OUT = ("browse", "mcp", "schema")  # they need a terminal, or are of no use to a client
-_NEVER_RUN = ("kernels", "graph", "report", "import", "export", "pack", "doctor")  # they run no program
+_NEVER_RUN = ("kernels", "graph", "report", "import", "export", "pack", "doctor", "prune")  # they run no program
 _OWN_OPTIONS = ("help", "json", "live", "github")  # what the server sets, or what is of no use to a client
 _EXECUTING = ("measure", "trust", "assembly")  # options that run code of a recording
 _BREAK_ID = "GB"
@@ -93,7 +93,7 @@ class CommandTool:
             return f"{executing[0]} runs code of the recording"
         if self.only_reads:
             return None
-        if self.name in ("explain", "caches", "check", "diff", "compare"):
+        if self.name in ("explain", "values", "caches", "check", "diff", "compare"):
             targets = [*_as_list(arguments.get("target")), *_as_list(arguments.get("targets"))]
             targets += [value for action in self.places for value in _as_list(arguments.get(action.dest))]
             read = [names_recording(name) or (self.name == "explain" and _is_break_id(name)) for name in targets]

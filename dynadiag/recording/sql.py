@@ -31,6 +31,8 @@ def run_query(
     Raises `DynadiagError` if SQLite refuses it, if it does anything but read, or if it takes longer than ``seconds``.
     Ctrl-C ends it.
     """
+    if not isinstance(query, str):
+        raise DynadiagError(f"sql: the query is of type {type(query).__qualname__}; give a SELECT as text")
     ends = time.monotonic() + seconds
     with database.reading():
         connection = database.connection

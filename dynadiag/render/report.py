@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from dynadiag import __version__
@@ -29,7 +29,6 @@ from dynadiag.render.wrap import truncate_end, truncate_middle, width
 
 _MAX_REPR = 100  # columns of the target, and of the answer, in a `repr`
 _BREAK_ID = re.compile(r"GB\d+")
-_MAX_TARGET = 1000  # columns of a target in a command: more than anybody types
 _MAX_PART = 24  # columns of a version or a device
 _MAX_SLOWEST = 5  # compiles that are named
 _MAX_FUNCTIONS = 10  # functions with uncompiled operators, without --all
@@ -118,18 +117,17 @@ def explanation_text(
         *(sections.launches() if calls else ()),
         *(sections.cuda_graphs() if explanation.cuda_graphs else ()),
         *warm_section(explanation, printer),
-        f"{printer.paint('next:', 'help')} {clean_line(_next_command(explanation, recording))}",
+        *(f"{printer.paint('next:', 'help')} {clean_line(each)}" for each in _next_command(explanation, recording)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _next_command(explanation: Explanation, recording: str | None) -> str:
-    """The command to type next: browse the recording, or explain the first break, or compare the target."""
+def _next_command(explanation: Explanation, recording: str | None) -> Iterator[str]:
+    """The command to type next: browse the recording, or without one explain the first break."""
     if recording is not None:
-        return f"dynadiag browse {shlex.quote(recording)}"
-    if explanation.findings and _BREAK_ID.fullmatch(explanation.findings[0].id or ""):
-        return f"dynadiag explain {explanation.findings[0].id}"
-    return f"dynadiag compare {shlex.quote(truncate_middle(clean_line(explanation.run.target), _MAX_TARGET))}"
+        yield f"dynadiag browse {shlex.quote(recording)}"
+    elif explanation.findings and _BREAK_ID.fullmatch(explanation.findings[0].id or ""):
+        yield f"dynadiag explain {explanation.findings[0].id}"
 
 
 class _Sections:

@@ -98,14 +98,19 @@ def _is_no_trace(record: logging.LogRecord) -> bool:
     return record.name != TRACE_LOGGER
 
 
+def target_of(node: str) -> str:
+    """The target of a check that a test is: its id without its parameters."""
+    return node.partition("[")[0]
+
+
 def measurement_of(explanation: Explanation, node: str) -> Measurement:
-    """What a check needs of a recorded test. The target is the test's id without its parameters."""
+    """What a check needs of a recorded test."""
     printer = Printer(width=_WIDTH)
 
     def show(item: Finding) -> str:
         return "\n".join(finding_text(item, explanation, printer))
 
-    return measure(explanation, (), node.partition("[")[0], names=(node,), show=show)
+    return measure(explanation, (), target_of(node), names=(node,), show=show)
 
 
 def _free_name(folder: Path, name: str) -> Path:

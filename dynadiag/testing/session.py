@@ -23,10 +23,11 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.recording.store import atomic_write
 from dynadiag.render.check_report import check_text, problem_headline
 from dynadiag.render.printer import Printer
-from dynadiag.testing.item_recording import ItemRecording, hide_trace, measurement_of
+from dynadiag.testing.item_recording import ItemRecording, hide_trace, measurement_of, target_of
 
 RECORDING = pytest.StashKey[ItemRecording]()
 _MEASURED = pytest.StashKey[Measurement]()
+_CLEAN = pytest.StashKey[bool]()  # the test passed, and compiled nothing
 _FIGURES = ("breaks", "recompiles", "graphs")
 _NOUNS = ("graph break", "recompile", "graph")
 _UPDATE_OF_CHECK, _UPDATE_HERE = " --update", " --dynadiag-update"  # the option that a message names
@@ -43,6 +44,9 @@ class RecordedSession:
         self._keep = Path(folder).absolute() if folder else None
         self._all = self._checks or self._keep is not None
         self._runs: list[Measurement] = []
+        self._clean = set[str]()  # targets of tests that compiled nothing
+        self._unfinished = set[str]()  # targets of tests that failed, or were skipped
+        self._has_run = False
         self._faults: list[str] = []
         self._result: CheckResult | None = None
         try:
@@ -99,7 +103,9 @@ class RecordedSession:
             explanation = recording.finish(0 if passed else 1)
         finally:
             recording.remove()
-        if explanation is not None:
+        if explanation is None:
+            item.stash[_CLEAN] = failure is None
+        else:
             measured = measurement_of(explanation, item.nodeid)
             item.stash[_MEASURED] = measured
             item.user_properties.extend((f"dynadiag.{name}", getattr(measured, name)) for name in _FIGURES)
@@ -115,6 +121,8 @@ class RecordedSession:
         measured = item.stash.get(_MEASURED, None)
         if measured is not None:
             _add_to_report(outcome.get_result(), measured)
+        elif call.when == "call":
+            outcome.get_result().dynadiag_clean = item.stash.get(_CLEAN, False)
 
     def _guarded(self, action: Any, *arguments: Any) -> None:
         """A fault of ours never fails a test: it is told at the end."""
@@ -128,16 +136,19 @@ class RecordedSession:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect, in the controller or where there is only one process."""
+        self._has_run = True
         plain = getattr(report, "dynadiag", None)
         if plain is not None and not _is_worker(self._config):
             self._runs.append(msgspec.convert(plain, Measurement))
+        elif getattr(report, "dynadiag_clean", False):
+            self._clean.add(target_of(report.nodeid))
+        if not report.passed:
+            self._unfinished.add(target_of(report.nodeid))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Compare with the baseline and the budgets; what is new fails the session."""
-        if _is_worker(self._config) or not self._all:
-            return
-        if not self._checks:
+        if _is_worker(self._config) or not (self._checks and self._has_run):
             return
         runs = sorted(self._runs, key=lambda run: run.target)
         try:
@@ -154,11 +165,11 @@ class RecordedSession:
 
     def _checked(self, runs: Sequence[Measurement]) -> CheckResult:
         """The result of the session: without a baseline every finding is new, as for `dynadiag check`."""
-        return check(runs, self._baseline, self._budgets, self._root)
+        return check(runs, self._baseline, self._budgets, self._root, self._clean - self._unfinished)
 
     def _checked_and_updated(self, runs: Sequence[Measurement]) -> CheckResult:
         before = self._baseline or Baseline()
-        self._baseline = updated_baseline(before, runs, self._root)
+        self._baseline = updated_baseline(before, runs, self._root, clean=self._clean - self._unfinished)
         with atomic_write(self._baseline_path.resolve(), True) as scratch:
             scratch.write_bytes(self._baseline.to_json())
         return after_update(
@@ -172,7 +183,7 @@ class RecordedSession:
         """Tell what the tests compiled, and what of it is new."""
         for fault in dict.fromkeys(self._faults):
             terminalreporter.write_line(f"dynadiag: {fault}")
-        if _is_worker(self._config) or not self._all:
+        if _is_worker(self._config) or not (self._all and self._has_run):
             return
         terminalreporter.section("dynadiag")
         totals = [sum(getattr(run, name) for run in self._runs) for name in _FIGURES]

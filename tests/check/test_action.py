@@ -68,6 +68,17 @@ def test_a_program_over_its_budget_fails_the_job_and_leaves_sarif_and_a_summary(
     assert "max-breaks" in {item["ruleId"] for item in sarif["runs"][0]["results"]}
 
 
+def test_targets_on_lines_of_their_own_may_have_spaces(tmp_path: Path) -> None:
+    (tmp_path / "my programs").mkdir()
+    for name in ("my programs/train.py", "other.py"):
+        (tmp_path / name).write_text(PROGRAM)
+    given = {"targets": "my programs/train.py\nother.py\n", "options": "--max-breaks 1", "sarif": "the out.sarif"}
+    done, _, outputs = run(tmp_path, **given, install="")
+    assert done.returncode == 0, done.stderr
+    assert "nothing new in 2 targets" in done.stdout
+    assert (tmp_path / outputs["sarif"]).exists()
+
+
 def test_text_of_an_input_is_never_a_command(tmp_path: Path) -> None:
     done, _, _ = run(tmp_path, targets="$(touch hacked) ; touch hacked", install="")
     assert done.returncode == 2

@@ -88,6 +88,13 @@ def test_what_is_met_no_more_is_gone_and_dropped() -> None:
     assert [item.id for item in known(a_measurement((3,)), before=before).known] == ["GB0059"]
 
 
+def test_a_target_of_which_one_run_failed_keeps_what_is_known_of_it() -> None:
+    before = known(a_measurement((3, 5)))
+    runs = a_measurement((3,)), a_measurement((), exit_code=1)  # two cases of a parametrized test
+    assert held(*runs, baseline=before).gone == ()
+    assert [item.id for item in known(*runs, before=before).known] == ["GB0059", "GB0124"]
+
+
 def test_what_another_target_has_is_neither_gone_nor_dropped() -> None:
     before = known(a_measurement((3,), target="a.py"), a_measurement((3, 5), target="b.py"))
     assert [item.targets for item in before.known] == [("a.py", "b.py"), ("b.py",)]

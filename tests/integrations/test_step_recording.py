@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
+import dynadiag
 from dynadiag.integrations.step_recording import StepRecording, StepsResult
 
 
@@ -36,3 +41,78 @@ def test_within_budgets_all_steps_are_recorded(tmp_path: Path, budgets: dict[str
     assert before == [None] * 5
     assert result is not None
     assert result.over == ()
+
+
+def begun(path: Path, last: int = 9) -> StepRecording:
+    """A training whose first step has begun and compiled something."""
+    torch.compiler.reset()
+    steps = StepRecording(path, 1, last, {})
+    steps.begin_training(force=False)
+    steps.before_step(1)
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    return steps
+
+
+def test_a_second_training_is_not_refused_for_the_recording_of_the_first(tmp_path: Path) -> None:
+    steps = begun(tmp_path / "run.dynadiag", last=1)
+    assert steps.after_step(1) is not None
+    steps.begin_training(force=False)
+    steps.before_step(1)
+    assert steps.after_step(1) is None
+
+
+def test_a_training_after_one_that_raised_ends_its_recording(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    steps = begun(tmp_path / "run.dynadiag")
+    with caplog.at_level(logging.INFO, "dynadiag"):
+        steps.begin_training(force=False)  # no callback heard of the exception
+    assert "step 1: All that was compiled is one graph." in caplog.text
+    with dynadiag.record(tmp_path / "next.dynadiag"):
+        pass
+
+
+def test_another_training_of_the_thread_is_recorded(tmp_path: Path) -> None:
+    outer = begun(tmp_path / "outer.dynadiag")
+    inner = begun(tmp_path / "inner.dynadiag")
+    assert [each.metrics["dynadiag/graphs"] for step in (inner, outer) if (each := step.finish())] == [1, 1]
+
+
+def test_what_ended_the_training_is_in_the_recording(tmp_path: Path) -> None:
+    steps = begun(tmp_path / "run.dynadiag")
+    try:
+        raise KeyError("mine")
+    except KeyError as error:
+        steps.finish(error)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert "The program raised KeyError at test_step_recording.py" in str(recording.report())
+
+
+def test_steps_that_were_not_reached_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    steps = StepRecording(tmp_path / "run.dynadiag", 5, 6, {})
+    steps.before_step(1)
+    steps.after_step(1)
+    assert steps.end_training() is None
+    assert "nothing is recorded: training did not run steps 5 to 6" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "said"), [(".", "is a folder"), ("absent/run.dynadiag", "there is no folder")])
+def test_a_path_that_cannot_be_written_is_refused_before_training(name: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(dynadiag.DynadiagError, match=said):
+        StepRecording(tmp_path / name, 1, 2, {}).begin_training(force=True)
+
+
+@contextmanager
+def process_group(rank: int) -> Iterator[None]:
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=2)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_rank_that_only_the_process_group_knows_has_a_file_of_its_own(tmp_path: Path) -> None:
+    steps = StepRecording(tmp_path / "run.dynadiag", 1, 1, {})  # before the trainer makes its process group
+    with process_group(1):
+        steps.begin_training(force=False)
+        steps.before_step(1)
+        steps.after_step(1)
+    assert [path.name for path in tmp_path.iterdir()] == ["run-rank1.dynadiag"]

@@ -83,3 +83,27 @@ def test_what_cannot_be_recorded_is_refused_before_training(loop: Any, tmp_path:
         loop.DynadiagCallback(path, max_braeks=1)
     with pytest.raises(dynadiag.DynadiagError, match="steps 3 to 2"):
         loop.DynadiagCallback(path, first_step=3, last_step=2)
+
+
+@pytest.mark.parametrize("steps", [2, 30])  # an epoch has ten steps
+def test_trackers_are_told_before_they_are_closed(loop: Any, tmp_path: Path, steps: int) -> None:
+    tracker = loop.Tracker()
+    callback = loop.DynadiagCallback(tmp_path / "run.dynadiag", last_step=100)
+    loop.trainer(tmp_path, tracker, loop.StopsAtEpoch(), callback, steps=steps).train()
+    assert sum("dynadiag/graphs" in logs for logs in tracker.logs) == 1
+
+
+def test_a_tracker_that_fails_does_not_end_training(
+    loop: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = loop.trainer(tmp_path, loop.BrokenTracker(), loop.DynadiagCallback(tmp_path / "run.dynadiag", last_step=1))
+    made.train()
+    assert made.state.global_step == 4
+    assert "dynadiag: a tracker did not take the figures of dynadiag: OSError: unreachable\n" in capsys.readouterr().err
+
+
+def test_trainings_in_a_row_are_what_they_are_without_it(loop: Any, tmp_path: Path) -> None:
+    made = loop.trainer(tmp_path, loop.DynadiagCallback(tmp_path / "run.dynadiag", last_step=2))
+    made.train()
+    made.train()
+    assert made.state.global_step == 4

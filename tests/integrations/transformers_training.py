@@ -10,7 +10,7 @@ from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainerCall
 
 from dynadiag.integrations.transformers import DynadiagCallback
 
-__all__ = ["DynadiagCallback", "Raises", "Tracker", "trainer"]
+__all__ = ["BrokenTracker", "DynadiagCallback", "Raises", "StopsAtEpoch", "Tracker", "trainer"]
 
 
 class Tracker(TrainerCallback):
@@ -18,9 +18,27 @@ class Tracker(TrainerCallback):
 
     def __init__(self) -> None:
         self.logs: list[dict[str, Any]] = []
+        self.is_closed = False
 
     def on_log(self, _args: Any, _state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:
+        assert not self.is_closed
         self.logs.append(dict(logs))
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.is_closed = True
+
+
+class BrokenTracker(TrainerCallback):
+    """Stands for a tracker that takes no figures but those it knows."""
+
+    def on_log(self, _args: Any, _state: Any, _control: Any, logs: dict[str, Any], **_: Any) -> None:
+        if "dynadiag/graphs" in logs:
+            raise OSError("unreachable")
+
+
+class StopsAtEpoch(TrainerCallback):
+    def on_epoch_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = True
 
 
 class Model(PreTrainedModel):

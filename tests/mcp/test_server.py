@@ -175,6 +175,15 @@ def test_a_session(client: Client) -> None:
     assert not (client.folder / "ran").exists()
 
 
+def test_what_only_reads_needs_no_run_and_what_is_written_has_its_uri(client: Client) -> None:
+    made = client.call("record", target="train.py", output="here.dynadiag", run=True)["structuredContent"]
+    assert made["recording"] == f"dynadiag://{client.folder / 'here.dynadiag'}"
+    (client.folder / "ran").unlink()
+    for tool, arguments in (("values", {"target": "here.dynadiag"}), ("prune", {})):
+        assert "run=true" not in text_of(client.call(tool, **arguments))
+    assert not (client.folder / "ran").exists()
+
+
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("explain", {"target": "train.py", "runn": True}, "'runn' was unexpected"),
     ("explain", {}, "'target' is a required property"),

@@ -220,7 +220,6 @@ PATTERNS = {
     "dynadiag/kernels/line_table.py": CODE,
     "dynadiag/kernels/module_parser.py": CODE,
     "dynadiag/kernels/stages.py": CODE,
-    "dynadiag/mcp/server.py": PATHS,
     "dynadiag/render/clean.py": LAYOUT,
     "dynadiag/render/kernels.py": LAYOUT,
     "dynadiag/render/markdown.py": LAYOUT,

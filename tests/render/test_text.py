@@ -307,7 +307,7 @@ def test_very_long_texts_are_cut() -> None:
 @given(st.text(st.characters(codec=None), max_size=40))
 def test_any_text_is_laid_out_within_the_columns(anything: str) -> None:
     for columns in (60, 80):
-        text = explanation_text(evil(anything), Printer(columns))
+        text = explanation_text(evil(anything), Printer(columns), recording="r.dynadiag")
         *lines, command, _ = text.split("\n")
         assert max(map(width, lines)) <= columns
         assert command.startswith("next: ")

@@ -172,6 +172,31 @@ def test_a_break_that_is_planted_is_new_and_moved_lines_are_not(pytester: pytest
     assert "test_it.py:7 in helper" in section(result)
 
 
+@pytest.mark.parametrize(
+    ("test", "is_gone"),
+    [
+        ("def test_break():\n    pass", True),
+        ("@pytest.mark.skip\ndef test_break():\n    pass", False),  # it had no say
+        ("@pytest.mark.parametrize('x', [1, 2])\ndef test_break(x):\n    assert x == 1", False),
+    ],
+)
+def test_a_finding_of_a_test_that_compiles_nothing_any_more_is_gone(
+    pytester: pytest.Pytester, test: str, is_gone: bool
+) -> None:
+    assert run(pytester, written(), "--dynadiag-baseline=known.json", "--dynadiag-update").ret == 0
+    text = f"import pytest\n{test}\n"
+    assert ("gone" in section(run(pytester, text, "--dynadiag-baseline=known.json"))) is is_gone
+    result = run(pytester, text, "--dynadiag-baseline=known.json", "--dynadiag-update")
+    assert f"{is_gone:d} dropped" in section(result)
+
+
+def test_a_session_that_runs_no_test_writes_no_baseline(pytester: pytest.Pytester) -> None:
+    result = run(pytester, written(), "--dynadiag-baseline=known.json", "--dynadiag-update", "--collect-only")
+    assert result.ret == 0
+    assert not (pytester.path / "known.json").exists()
+    assert "= dynadiag =" not in result.stdout.str()
+
+
 def test_budgets_of_the_configuration_hold_tests(pytester: pytest.Pytester) -> None:
     Path(pytester.path / "dynadiag.toml").write_text('[targets."test_it.py::test_break"]\nmax-breaks = 0\n')
     result = run(pytester, written(), "--dynadiag")
@@ -179,7 +204,7 @@ def test_budgets_of_the_configuration_hold_tests(pytester: pytest.Pytester) -> N
     assert "max-breaks test_it.py:6 in helper: 1 graph break, 0 allowed" in section(result)
 
 
-@pytest.mark.parametrize("content", [None, "{"])
+@pytest.mark.parametrize("content", [None, "{", '{"version": 99, "known": []}'])
 def test_a_baseline_that_cannot_be_read_is_a_usage_error(content: str | None, pytester: pytest.Pytester) -> None:
     if content is not None:
         (pytester.path / "known.json").write_text(content)
