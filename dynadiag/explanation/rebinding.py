@@ -30,7 +30,7 @@ __all__ = [
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
-_HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
+_HELD = ("attribute", "module attribute", "object attribute", "module's object attribute", "optimizer", "global")
 
 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:

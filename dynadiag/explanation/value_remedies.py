@@ -60,13 +60,14 @@ TENSOR_INSTEAD = (
     "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
 )
 _BUFFER = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
-ATTRIBUTES = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
+_OF_MODULE = ("module attribute", "module's object attribute")  # what torch takes for a part of a module
+ATTRIBUTES = ("attribute", *_OF_MODULE, "object attribute", "optimizer", "parameter")
 
 
 def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     base = case.fact.base or ""
-    by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}.get(base, "")
+    by = {**dict.fromkeys(_OF_MODULE, f", or {option}"), "attribute": f", or, on a module, {option}"}.get(base, "")
     fits = _value(case, *ATTRIBUTES, type_="int") and not case.fact.is_static and not _is_callers(case)
     fits = fits and (case.decides is not None) == decides
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
@@ -86,7 +87,7 @@ def _of_instances(case: RecompileCase) -> Slots:
     is_int = _value(case, *ATTRIBUTES, type_="int")
     fits = (is_int or _value(case, *ATTRIBUTES, type_="other")) and case.fact.is_new_owner and not _is_callers(case)
     option = ", or set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`: a number is then a symbol"
-    of_module = is_int and case.fact.base == "module attribute"
+    of_module = is_int and case.fact.base in _OF_MODULE
     noun = "an integer" if is_int else "a value"
     return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if of_module else "")
 
@@ -137,7 +138,7 @@ def _static_number(case: RecompileCase) -> Slots:
     fact = case.fact
     is_integer = _value(case, "argument", "closure", *ATTRIBUTES, type_="int")
     option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
-    by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
+    by = {**dict.fromkeys(_OF_MODULE, option), "attribute": f" and, on a module,{option.removeprefix(' and')}"}
     fits = is_integer or (_value(case, type_="float") and fact.base != "default")
     return slots_if(
         fits and fact.is_static and (case.use is None or case.use[0] != "text"),
@@ -332,7 +333,12 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
         "Keep it in a tensor{buffer} if no branch reads it (that would break the graph){argument}{option}.{plain}",
         lambda case: _integer_attribute(case, decides=False),
-        trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
+        trials=tried(
+            "an_integer_attribute",
+            "an_integer_attribute_unspecialized",
+            "an_integer_of_an_object_of_a_module",
+            "an_integer_of_an_object_of_a_module_unspecialized",
+        ),
     ),
     Remedy(
         "value.of_instances",

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -1740,6 +1741,28 @@ def with_factors(*factors: Any, **options: Any) -> Program:
     return run
 
 
+class Holding(nn.Module):
+    """Scales by a number of an object that it holds."""
+
+    def __init__(self, factor: Any) -> None:
+        super().__init__()
+        self.settings = SimpleNamespace(factor=factor)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.settings.factor
+
+
+def with_held_factors(*factors: Any, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Holding(factors[0]), []
+        fn = compile_(module, **options)
+        for module.settings.factor in factors:
+            results.append(fn(x))
+        return results
+
+    return run
+
+
 class Doubles(nn.Module):
     """Doubles at each third step, by a number of its own or by what the caller says."""
 
@@ -3361,6 +3384,16 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),
         configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "an_integer_of_an_object_of_a_module": (
+        with_held_factors(2, 3),
+        with_held_factors(*(torch.tensor(factor) for factor in (2, 3))),
+    ),
+    "an_integer_of_an_object_of_a_module_unspecialized": (
+        with_held_factors(2, 3),
+        configured(
+            with_held_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)
+        ),
     ),
     "an_attribute": (with_modes("fast", "slow"), with_modes("slow", "slow")),
     "a_length_of_a_list": (
