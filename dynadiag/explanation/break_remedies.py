@@ -270,14 +270,14 @@ _RULES = (
     ),
     Remedy(
         "iterate.plain",
-        "Loop over a plain `range`, list or tuple in the compiled function, and call `{name}` outside of it, around a "
-        "loop of compiled calls.",
+        "Loop over a plain `range`, list or tuple in the compiled function, and over `{name}` outside of it, with a "
+        "compiled call in each step.",
         when(
             theirs,
             lambda case: case.is_iterated and case.is_skip and not case.is_torchs_own,
-            name=lambda case: case.called or case.facts.subject or "it",
+            name=lambda case: case.looped or case.called or case.facts.subject or "it",
         ),
-        trials=(Trial("loops_over_a_bar"),),
+        trials=(Trial("loops_over_a_bar"), Trial("numbers_batches")),
     ),
     Remedy(
         "text.symbol",
@@ -301,7 +301,7 @@ _RULES = (
         "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
         "`torch.where(torch.rand(()) < p, a, b)`.",
         when(theirs, lambda case: case.is_chance and case.is_condition),
-        trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
+        trials=(Trial("drops_a_layer", ("2.13", "2.15")), Trial("drops_a_layer_by_a_name", ("2.13", "2.15"))),
     ),
     Remedy(
         "chance.number",
@@ -409,8 +409,9 @@ _RULES = (
     Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
-        "`torch._dynamo.config.trace_autograd_ops = True` and return `loss.detach()`: it is then part of the graph.",
-        when(theirs, is_kind(_BACKWARD)),
+        "`torch._dynamo.config.trace_autograd_ops = True`, with `{loss} = {loss}.detach()` right after this line where "
+        "the loss is used again: it is then part of the graph.",
+        when(theirs, is_kind(_BACKWARD), loss=lambda case: (case.called or "loss.backward").removesuffix(".backward")),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(

@@ -42,6 +42,7 @@ from torch.fx.experimental import _config as shapes_config
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm  # type: ignore[import-untyped]  # its stubs are a package of their own
 
@@ -1124,6 +1125,21 @@ def drops_a_layer(compile_: Compile) -> Any:
     return [compile_(run)(x)]
 
 
+def drops_a_layer_by_a_name(compile_: Compile) -> Any:
+    """As in many encoders: the number has a name, and the layers are left out in training only."""
+    training = True
+
+    def run(v: torch.Tensor) -> torch.Tensor:
+        doubled = v * 2
+        chance = random.uniform(0, 1)
+        if training and (chance < 0.5):
+            return doubled
+        return doubled + 1
+
+    random.seed(0)
+    return [compile_(run)(x)]
+
+
 def drops_outside(compile_: Compile) -> Any:
     random.seed(0)
     doubled = compile_(lambda v: v * 2)(x)
@@ -1471,6 +1487,15 @@ def routes(loop: str) -> Program:
     return lambda compile_: compile_(Experts(loop))(torch.ones(2, 4), chosen)
 
 
+def lists_what_was_met(v: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    met = classes.unique()
+    return torch.stack([v * (classes == each).sum() for each in met])
+
+
+def lists_all_that_may_be_met(v: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return torch.stack([v * (classes == each).sum() for each in range(3)])
+
+
 def picks_a_row(*, reshaped: bool) -> Program:
     def picks(v: torch.Tensor) -> torch.Tensor:
         v, best = v.clone(), v.sum(1).argmax()
@@ -1758,6 +1783,40 @@ def with_held_factors(*factors: Any, **options: Any) -> Program:
         fn = compile_(module, **options)
         for module.settings.factor in factors:
             results.append(fn(x))
+        return results
+
+    return run
+
+
+class Written(nn.Module):
+    """A cache that is read up to a place, which it keeps or is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.arange(8.0))
+        self.place = 0
+
+    def read(self, place: int | None) -> torch.Tensor:
+        if place is not None:
+            return self.kept[:place] * 2
+        return self.kept[: self.place] * 2
+
+
+class Reading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Written()
+
+    def forward(self, place: int | None = None) -> torch.Tensor:
+        return self.cache.read(place) + 1
+
+
+def with_places(*, given: bool = False, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Reading(), []
+        fn = compile_(module, **options)
+        for module.cache.place in (3, 4, 5):
+            results.append(fn(module.cache.place) if given else fn())
         return results
 
     return run
@@ -2323,6 +2382,21 @@ def steps_of(v: torch.Tensor) -> Iterator[torch.Tensor]:
         yield v
 
 
+@contextmanager
+def scaled(v: torch.Tensor) -> Iterator[torch.Tensor]:
+    yield v * 2
+
+
+def enters_a_context(v: torch.Tensor) -> torch.Tensor:
+    with scaled(v) as large:
+        return large + 1
+
+
+def adds_under_a_context(compile_: Compile) -> list[Any]:
+    with compile_(scaled)(x) as large:
+        return [large + 1]
+
+
 class Store:
     def __init__(self, count: int) -> None:
         self.entries = {f"k{number}": x for number in range(count)}
@@ -2770,10 +2844,28 @@ def takes_the_time_around(compile_: Compile) -> Any:
     return result
 
 
+LOADER = DataLoader(TensorDataset(torch.arange(12.0).reshape(3, 4)), batch_size=1)
+
+
 def loops_over_a_bar(v: torch.Tensor) -> torch.Tensor:
     for step in tqdm(range(3), disable=True):
         v = v + step
     return v * 2
+
+
+def numbers_batches(v: torch.Tensor) -> torch.Tensor:
+    total = v[None] * 0
+    for number, (batch,) in enumerate(LOADER):
+        total = total + number * batch
+    return total
+
+
+def numbers_batches_outside(compile_: Compile) -> Any:
+    add = compile_(lambda total, number, batch: total + number * batch, dynamic=True)
+    total = x[None] * 0
+    for number, (batch,) in enumerate(LOADER):
+        total = add(total, torch.tensor(number), batch)
+    return [total]
 
 
 def loops_over_a_range(v: torch.Tensor) -> torch.Tensor:
@@ -3148,6 +3240,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
     "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
+    "drops_a_layer_by_a_name": (drops_a_layer_by_a_name, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
     "marks_multiples": (marked_multiples, maybe_marked_multiples),
@@ -3189,6 +3282,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(splits(skips=True), (PARTS, SIZES)), captures),
         configured(calls(splits(skips=False), (PARTS, SIZES)), captures),
     ),
+    "enters_a_context": (adds_under_a_context, calls(enters_a_context, (x,))),
     "yields_each_step": (
         lambda compile_: [list(compile_(steps_of)(x))],
         calls(lambda v: list(steps_of(v)), (x,)),
@@ -3307,6 +3401,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "picks_a_row": (picks_a_row(reshaped=False), picks_a_row(reshaped=True)),
     "picks_modules_by_values": (routes("picked"), routes("every")),
     "loops_over_what_was_hit": (routes("hit"), routes("all")),
+    "lists_what_was_met": (
+        calls(lists_what_was_met, (x, torch.tensor([0, 1, 1, 2]))),
+        calls(lists_all_that_may_be_met, (x, torch.tensor([0, 1, 1, 2]))),
+    ),
     "takes_a_batch": (takes_a_batch, lambda compile_: compile_(lambda v: v * 2)(next(batches()))),
     "a_hook_that_goes": (removes_a_hook(keeps=False), removes_a_hook(keeps=True)),
     "hooks_of_some_layers": (hooks_of_layers(of_all=False), hooks_of_layers(of_all=True)),
@@ -3384,6 +3482,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "an_integer_attribute_unspecialized": (
         with_factors(2, 3),
         configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "an_integer_that_slices": (with_places(), with_places(given=True, dynamic=True)),
+    "an_integer_that_slices_unspecialized": (
+        with_places(),
+        configured(with_places(dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
     ),
     "an_integer_of_an_object_of_a_module": (
         with_held_factors(2, 3),
@@ -3463,6 +3566,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_on_values": (calls(loops_on_values, (x,)), loops_outside),
     "loops_on_values_in_the_graph": (calls(loops_on_values, (x,)), calls(loops_in_the_graph, (x,))),
     "takes_the_time": (takes_the_time, takes_the_time_around),
+    "numbers_batches": (calls(numbers_batches, (x,)), numbers_batches_outside),
     "loops_over_a_bar": (calls(loops_over_a_bar, (x,)), calls(loops_over_a_range, (x,))),
     "names_a_layer": (names_a_layer(dynamic=True), names_it_outside),
     "names_a_layer_of_each_number": (
