@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
-from dynadiag.explanation.branches import called_name
+from dynadiag.explanation.branches import called_name, is_caught
 from dynadiag.explanation.identity import enclosing_function, nodes_of
 from dynadiag.recording.records import Span
 
@@ -243,8 +243,11 @@ def _steps(node: ast.stmt) -> bool:
 
 
 def only_raises(source: str | None, span: Span) -> bool:
-    """Whether a place is the condition of an ``if`` one side of which does nothing but raise."""
-    tests = nodes_of(source, ast.If)
+    """Whether a place is the condition of an ``if`` one side of which does nothing but raise.
+
+    What a ``try`` of the same function catches does not leave it.
+    """
+    tests = nodes_of(source, ast.If) if not is_caught(enclosing_function(source, span.line), span.line) else []
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
 

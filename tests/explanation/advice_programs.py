@@ -481,6 +481,21 @@ def raises_on_values(v: torch.Tensor) -> torch.Tensor:
     return half + 1
 
 
+def catches_what_it_raises(v: torch.Tensor) -> torch.Tensor:
+    try:
+        half = v / 2
+        if (half < 0).any():
+            raise ValueError("negative")
+    except ValueError:
+        half = v * 0
+    return half + 1
+
+
+def chooses_what_it_caught(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    return torch.where((half < 0).any(), v * 0, half) + 1
+
+
 def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
     result, negative = compile_(lambda v: (v / 2 + 1, (v / 2 < 0).any()))(x)
     if negative:
@@ -3142,6 +3157,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_as_always, branches_as_always),
     ),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
+    "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),
