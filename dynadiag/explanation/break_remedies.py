@@ -20,7 +20,7 @@ from dynadiag.explanation.read_remedies import READS
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
-from dynadiag.recording.torch_text.breaks import is_torchs_assertion
+from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
 
 __all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
 
@@ -56,6 +56,7 @@ _KNOWN = frozenset(
         "attribute.asked",
         "random.once",
         "operator.internal",
+        "numpy.number",
         "transform.whole",
         "transform.break",
     }
@@ -188,6 +189,13 @@ _RULES = (
         "An assertion inside torch failed, which is a bug of torch's and no fault of this line. Leave the call that "
         "leads here out of the compiled function, and report it.",
         when(_failed_inside),  # no trial in the suite: such a failure leaves torch in a state that spoils what follows
+    ),
+    Remedy(
+        "numpy.number",
+        "In compiled code NumPy returns an array, also where it returns a number to Python, and an array lacks what is "
+        "asked of it here. Compute the number with `math`, make it Python's own first (`float(...)`), or pass it in.",
+        when(theirs, lambda case: is_number_of_numpys(case.facts.operator_error)),
+        trials=(Trial("rounds_by_numpy"), Trial("rounds_by_numpy_as_a_float")),
     ),
     Remedy(
         "random.once",

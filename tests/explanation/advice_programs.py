@@ -13,6 +13,7 @@ import enum
 import functools
 import io
 import logging
+import math
 import random
 import tempfile
 import threading
@@ -1360,6 +1361,10 @@ def applies(operator: Callable[[torch.Tensor], torch.Tensor]) -> Program:
             return [operator(x) + 1]
 
     return run
+
+
+def rounds_by(floor: Callable[[float], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda v: v[: int(round(floor(0.5 * v.shape[0])))]  # noqa: RUF046 - NumPy's is no int
 
 
 def tuned(operator: Callable[[torch.Tensor], torch.Tensor], factor: int) -> Program:
@@ -3215,6 +3220,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
     "a_list_that_is_filled": (fills_a_list(before=False), fills_a_list(before=True)),
     "a_list_that_is_added_to": (adds_to_a_list(outside=False), adds_to_a_list(outside=True)),
+    "rounds_by_numpy": (applies(rounds_by(np.floor)), applies(rounds_by(math.floor))),
+    "rounds_by_numpy_as_a_float": (
+        applies(rounds_by(np.floor)),
+        applies(rounds_by(lambda number: float(np.floor(number)))),
+    ),
     "operator_without_a_fake": (applies(unknown_shape), applies(twice)),
     "goes_backward": (trains(calls_backward), trains_outside),
     "goes_backward_in_the_graph": (
