@@ -204,7 +204,7 @@ def _base_inside(holder: Any, base: str) -> str:
     """
     if isinstance(holder, torch.nn.Module):
         return "module attribute"
-    return "module's object attribute" if base.startswith("module") else "object attribute"
+    return "held attribute" if base in ("module attribute", "held attribute") else "object attribute"
 
 
 def _child_managers(manager: Any, source: str) -> Iterator[tuple[Any, str]]:

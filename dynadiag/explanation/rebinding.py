@@ -32,7 +32,7 @@ _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # fu
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
 _READ = (ast.Name, ast.Attribute, ast.Subscript)  # how a value is read
-_HELD = ("attribute", "module attribute", "object attribute", "module's object attribute", "optimizer", "global")
+_HELD = ("attribute", "module attribute", "object attribute", "held attribute", "optimizer", "global")
 
 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:

@@ -60,7 +60,7 @@ TENSOR_INSTEAD = (
     "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
 )
 _BUFFER = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
-_OF_MODULE = ("module attribute", "module's object attribute")  # what torch takes for a part of a module
+_OF_MODULE = ("module attribute", "held attribute")  # what torch takes for a part of a module
 ATTRIBUTES = ("attribute", *_OF_MODULE, "object attribute", "optimizer", "parameter")
 
 

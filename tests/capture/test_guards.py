@@ -123,4 +123,4 @@ def test_what_a_hook_reads_is_told_and_as_kept_in_a_module() -> None:
     (found,) = failing_guards(entry, {"module": hooked(3), "x": x})
     assert found["source"].endswith(".count")
     assert (found["was"], found["now"]) == ("2", "3")
-    assert found["base"] == "module's object attribute"
+    assert found["base"] == "held attribute"
