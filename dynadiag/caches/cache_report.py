@@ -74,6 +74,10 @@ class TriedCure:
     seconds: float
     compiled: int
 
+    def helps(self, before: int) -> bool:
+        """Whether caches answered for more graphs than without, where so many were compiled."""
+        return self.compiled < before
+
     def covers(self, cause: Cause) -> bool:
         """Whether these options are the cure of a cause."""
         return bool(cause.options) and all(
@@ -126,6 +130,17 @@ class CacheReport:
             if entry.lookup.cache in GRAPH_CACHES and entry.compiles:
                 found.setdefault(entry.lookup.compile_id, []).append(entry)
         return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
+
+    @property
+    def only_traced(self) -> bool:
+        """Whether the code of all graphs that were compiled came from the FX graph cache.
+
+        AOTAutograd traced these again.
+        """
+        fx_graph = [each for each in self.last if each.lookup.cache == "fx_graph"]
+        taken = {each.lookup.compile_id for each in fx_graph if not each.compiles}
+        taken -= {each.lookup.compile_id for each in fx_graph if each.compiles}
+        return taken >= {entries[0].lookup.compile_id for entries in self.compiled}
 
     @property
     def rebuilt(self) -> tuple[CacheEntry, ...]:

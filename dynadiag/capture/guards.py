@@ -113,7 +113,7 @@ def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, A
     scope = {**wrapper.closure_vars, "L": f_locals, "G": wrapper.global_scope["G"]}
     lookup = _GuardScope(dict(wrapper.global_scope), scope)
     free = entry.code.co_freevars
-    failures = [*_leaf_failures(root, lookup, f_locals, None), *_shape_failures(root, lookup, f_locals)]
+    failures = [*_leaf_failures(root, lookup, f_locals, ""), *_shape_failures(root, lookup, f_locals)]
     for failure in ambient_state.with_inference_mode(failures) or _length_failures(root, lookup, f_locals):
         if failure.get("base") == "argument" and failure.get("subject") in [f"L['{name}']" for name in free]:
             failure["base"] = "closure"
@@ -167,10 +167,13 @@ def _plain_item(container: Any, key: Any) -> Any:
 
 
 def _leaf_failures(
-    manager: Any, lookup: _GuardScope, f_locals: dict[str, Any], holder: Any
+    manager: Any, lookup: _GuardScope, f_locals: dict[str, Any], base: str, source: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """The failures of the guards on a value and on all in it. ``holder`` is what the value is an attribute of."""
-    source = manager.get_source()
+    """The failures of the guards on a value and on all in it. ``base`` is that of the value, if it is an attribute.
+
+    ``source`` is where the value is, if its manager does not say so.
+    """
+    source = source or manager.get_source()
     try:
         value = f_locals if source in _ROOTS else lookup.evaluate(source)
     except (KeyError, AttributeError, IndexError, TypeError, NameError):
@@ -182,25 +185,42 @@ def _leaf_failures(
             yield from _describe_root_leaf(leaf, lookup, value)
             continue
         for failure in _describe_leaf(leaf, source, value):
-            if failure.get("base") == "attribute" and holder is not None:
-                failure["base"] = "module attribute" if isinstance(holder, torch.nn.Module) else "object attribute"
+            if failure.get("base") == "attribute" and base:
+                failure["base"] = base
             yield failure
     if not failed and _has_other_type(manager, value):
         was = manager.get_type_of_guarded_value()
         yield _other_type(f"___check_type_id({source}, {id(was)}), type={was}", source, str(was), value)
         return
-    for child in _child_managers(manager):
-        inside = holder if source.endswith(".__dict__") else None if source in _ROOTS else value
-        yield from _leaf_failures(child, lookup, f_locals, inside)
+    for child, place in _child_managers(manager, source):
+        inside = base if source.endswith(".__dict__") else "" if source in _ROOTS else _base_inside(value, base)
+        yield from _leaf_failures(child, lookup, f_locals, inside, place)
 
 
-def _child_managers(manager: Any) -> list[Any]:
-    """The managers below a manager. A dict's keys and values have theirs in a separate table."""
-    pairs = manager.get_key_value_managers().values() if hasattr(manager, "get_key_value_managers") else ()
-    found = [child for pair in pairs for child in pair]
+def _base_inside(holder: Any, base: str) -> str:
+    """The base of what a value holds, which is an attribute of that ``base`` itself.
+
+    What a module holds, by way of other objects too, torch takes for a part of the module.
+    """
+    if isinstance(holder, torch.nn.Module):
+        return "module attribute"
+    return "held attribute" if base in ("module attribute", "held attribute") else "object attribute"
+
+
+def _child_managers(manager: Any, source: str) -> Iterator[tuple[Any, str]]:
+    """The managers below a manager, each with its source if it does not know that.
+
+    A dict's keys and values have theirs in a separate table, by position. A value whose key torch does not guard (a
+    hook of a module, whose key is its number) is looked up by position, and its manager has the key of the first call.
+    """
+    pairs = manager.get_key_value_managers() if hasattr(manager, "get_key_value_managers") else {}
+    for position, (key, value) in pairs.items():
+        if key is not None:
+            yield key, ""
+        if value is not None:
+            yield value, "" if key is not None else f"{source}[list(dict.keys({source}))[{position}]]"
     if not pairs:
-        found = manager.get_child_managers()
-    return [child for child in found if child is not None]
+        yield from ((child, "") for child in manager.get_child_managers() if child is not None)
 
 
 def _has_other_type(manager: Any, value: Any) -> bool:

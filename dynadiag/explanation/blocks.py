@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
-from dynadiag.explanation.branches import called_name
+from dynadiag.explanation.branches import called_name, is_caught
 from dynadiag.explanation.identity import enclosing_function, nodes_of
 from dynadiag.recording.records import Span
 
@@ -26,6 +26,7 @@ __all__ = [
     "handled_lines",
     "has_company",
     "is_condition",
+    "is_context_manager",
     "is_iterated",
     "is_last",
     "is_loop_condition",
@@ -133,14 +134,31 @@ def loop_around(source: str | None, line: int | None) -> int | None:
     return inner
 
 
+def is_context_manager(source: str | None, line: int | None) -> bool:
+    """Whether the function that begins at a line, with its decorators, is made one by `contextlib.contextmanager`."""
+    functions = nodes_of(source, ast.FunctionDef)
+    first = (each for each in functions if line in (each.lineno, *(named.lineno for named in each.decorator_list)))
+    return any(ast.unparse(named).endswith("contextmanager") for each in first for named in each.decorator_list)
+
+
 def looped_result(source: str | None, span: Span) -> str | None:
-    """Return the name that the statement at a line assigns to, where a loop of the function goes over that."""
+    """Return what a loop or comprehension goes over that begins at a place, or the name that the statement there
+    assigns to, where one of the function goes over that."""
     function = enclosing_function(source, span.line)
     nodes = [] if function is None else list(ast.walk(function))
     made = [node for node in nodes if isinstance(node, ast.Assign) and node.lineno == span.line]
     names = {target.id for node in made for target in node.targets if isinstance(target, ast.Name)}
-    loops = (node.iter for node in nodes if isinstance(node, ast.For) and isinstance(node.iter, ast.Name))
-    return next((over.id for over in loops if over.id in names), None)
+    loops = [node.iter for node in nodes if isinstance(node, (ast.For, ast.comprehension))]
+    place = (span.line, span.column)
+    over = (each for each in loops if (each.lineno, each.col_offset) == place or not names.isdisjoint(_gone_over(each)))
+    return next(map(ast.unparse, over), None)
+
+
+def _gone_over(iterated: ast.expr) -> set[str]:
+    """The names whose items a loop takes: of ``enumerate(hits)`` and ``zip(hits, rows)`` too."""
+    inner = isinstance(iterated, ast.Call) and called_name(iterated) in ("enumerate", "zip", "reversed", "iter")
+    items = iterated.args if inner and isinstance(iterated, ast.Call) else [iterated]
+    return {each.id for each in items if isinstance(each, ast.Name)}
 
 
 def becomes_list(source: str | None, span: Span) -> bool:
@@ -181,8 +199,17 @@ def defined_class(source: str | None, span: Span) -> str | None:
 
 
 def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:
-    """Return the dotted names of what the condition at a place calls (``np.random.rand``)."""
-    calls = [node for test in _conditions(source, span) for node in ast.walk(test) if isinstance(node, ast.Call)]
+    """Return the dotted names of what the condition at a place calls (``np.random.rand``), or what assigns to the names
+    in it."""
+    tests: Sequence[ast.AST] = _conditions(source, span)
+    names = {node.id for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
+    function = enclosing_function(source, span.line) if names else None
+    values = [
+        node.value
+        for node in (() if function is None else ast.walk(function))
+        if isinstance(node, ast.Assign) and not names.isdisjoint(map(ast.unparse, node.targets))
+    ]
+    calls = [node for each in (*tests, *values) for node in ast.walk(each) if isinstance(node, ast.Call)]
     return tuple(ast.unparse(node.func) for node in calls)
 
 
@@ -216,8 +243,11 @@ def _steps(node: ast.stmt) -> bool:
 
 
 def only_raises(source: str | None, span: Span) -> bool:
-    """Whether a place is the condition of an ``if`` one side of which does nothing but raise."""
-    tests = nodes_of(source, ast.If)
+    """Whether a place is the condition of an ``if`` one side of which does nothing but raise.
+
+    What a ``try`` of the same function catches does not leave it.
+    """
+    tests = nodes_of(source, ast.If) if not is_caught(enclosing_function(source, span.line), span.line) else []
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
 

@@ -20,6 +20,7 @@ __all__ = [
     "called_name",
     "compared",
     "condition_at",
+    "is_caught",
     "is_of_an_operand",
     "kept_by",
     "kept_side",
@@ -132,6 +133,13 @@ def compared(source: str, test: ast.expr) -> tuple[str, str]:
 def raises(body: Sequence[ast.stmt]) -> bool:
     """Whether a side of a branch ends in an exception."""
     return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def is_caught(function: ast.AST | None, line: int | None) -> bool:
+    """Whether a line of a function is in a ``try`` of it that catches exceptions."""
+    nodes = () if function is None else ast.walk(function)
+    tries = (node for node in nodes if isinstance(node, (ast.Try, ast.TryStar)) and node.handlers)
+    return any(node.body[0].lineno <= (line or 0) <= (node.body[-1].end_lineno or 0) for node in tries)
 
 
 def shows(statement: ast.stmt) -> bool:

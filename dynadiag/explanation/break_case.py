@@ -57,7 +57,20 @@ _WRAPPER_FILES = {"DDP": "/torch/nn/parallel/distributed.py", "FSDP2": "/fsdp/_f
 _WRAPPER_CLASSES = {"DDP": DDP}
 # Modules and classes of C functions that act, or give another result at each call.
 _CLOCKS_AND_CHANCE = ("time", "random", "_random", "datetime", "_datetime", "secrets", "uuid", "_uuid", "Random")
-_ACTING = ("sys", "_warnings", "_thread", "_asyncio", "_socket", "_io", "signal", "_signal", "gc", "select", "_queue")
+_ACTING = (
+    "sys",
+    "_warnings",
+    "_thread",
+    "_asyncio",
+    "_socket",
+    "_io",
+    "signal",
+    "_signal",
+    "gc",
+    "select",
+    "_queue",
+    "_heapq",
+)
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NUMPYS_RANDOM = ("np.random.", "numpy.random.")
 _RANDOM = (*_NUMPYS_RANDOM, "random.", "torch.rand", "torch.bernoulli")

@@ -20,7 +20,7 @@ from dynadiag.explanation.read_remedies import READS
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
-from dynadiag.recording.torch_text.breaks import is_torchs_assertion
+from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
 
 __all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
 
@@ -57,6 +57,7 @@ _KNOWN = frozenset(
         "attribute.asked",
         "random.once",
         "operator.internal",
+        "numpy.number",
         "transform.whole",
         "transform.break",
     }
@@ -191,6 +192,13 @@ _RULES = (
         when(_failed_inside),  # no trial in the suite: such a failure leaves torch in a state that spoils what follows
     ),
     Remedy(
+        "numpy.number",
+        "In compiled code NumPy returns an array, also where it returns a number to Python, and an array lacks what is "
+        "asked of it here. Compute the number with `math`, make it Python's own first (`float(...)`), or pass it in.",
+        when(theirs, lambda case: is_number_of_numpys(case.facts.operator_error)),
+        trials=(Trial("rounds_by_numpy"), Trial("rounds_by_numpy_as_a_float")),
+    ),
+    Remedy(
         "random.once",
         "The state of the random numbers is no part of a graph. To have the same numbers twice draw them once, and "
         "use them twice (a mask for a dropout).",
@@ -271,14 +279,14 @@ _RULES = (
     ),
     Remedy(
         "iterate.plain",
-        "Loop over a plain `range`, list or tuple in the compiled function, and call `{name}` outside of it, around a "
-        "loop of compiled calls.",
+        "Loop over a plain `range`, list or tuple in the compiled function, and over `{name}` outside of it, with a "
+        "compiled call in each step.",
         when(
             theirs,
             lambda case: case.is_iterated and case.is_skip and not case.is_torchs_own,
-            name=lambda case: case.called or case.facts.subject or "it",
+            name=lambda case: case.looped or case.called or case.facts.subject or "it",
         ),
-        trials=(Trial("loops_over_a_bar"),),
+        trials=(Trial("loops_over_a_bar"), Trial("numbers_batches")),
     ),
     Remedy(
         "text.symbol",
@@ -309,7 +317,7 @@ _RULES = (
         "what the branch calls, and leave the branch in Python; or draw a tensor and choose between tensors: "
         "`torch.where(torch.rand(()) < p, a, b)`.",
         when(theirs, lambda case: case.is_chance and case.is_condition),
-        trials=(Trial("drops_a_layer", ("2.13", "2.15")),),
+        trials=(Trial("drops_a_layer", ("2.13", "2.15")), Trial("drops_a_layer_by_a_name", ("2.13", "2.15"))),
     ),
     Remedy(
         "chance.number",
@@ -417,8 +425,9 @@ _RULES = (
     Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
-        "`torch._dynamo.config.trace_autograd_ops = True` and return `loss.detach()`: it is then part of the graph.",
-        when(theirs, is_kind(_BACKWARD)),
+        "`torch._dynamo.config.trace_autograd_ops = True`, with `{loss} = {loss}.detach()` right after this line where "
+        "the loss is used again: it is then part of the graph.",
+        when(theirs, is_kind(_BACKWARD), loss=lambda case: (case.called or "loss.backward").removesuffix(".backward")),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(

@@ -1,20 +1,22 @@
 """Graphs that bypass torch's caches: why, by torch's reason, at which line, and what makes them cacheable.
 
-Such a graph is compiled again at each start of the program.
+Such a graph is compiled again at each start of the program: all of it, or, where only the AOTAutograd cache is bypassed
+and the FX graph cache below it is not, what AOTAutograd makes of it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynadiag.explanation.findings import Advice, Cost, Finding
+from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.remedy import Remedy, advise, slots_if
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.source_search import call_span, definition_span, option_span
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import CacheLookup, Compile, Span
 from dynadiag.recording.torch_text.reasons import BypassFacts, read_bypass, without_address
 
@@ -155,6 +157,7 @@ def explain_bypass(reason: str, sources: Mapping[str, str]) -> BypassReason:
 def _explained(facts: BypassFacts, sources: Mapping[str, str]) -> tuple[str, Span | None, Mapping[str, Any]]:
     """The cause, its line, and the options that are the cure."""
     name, vouched = facts.name, {_VOUCHED: {facts.whole: _TRIED}}
+    sources = {file: text for file, text in sources.items() if not is_torch_file(file)}  # which call it for the program
     match _kind(facts):
         case "autograd function":
             cause = "the graph calls a torch.autograd.Function, which the AOTAutograd cache does not take by default"
@@ -187,16 +190,22 @@ def _mentioning(sources: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def bypass_findings(
-    lookups: Sequence[CacheLookup], compiles: Sequence[Compile], sources: Mapping[str, str]
+    lookups: Sequence[CacheLookup],
+    compiles: Sequence[Compile],
+    sources: Mapping[str, str],
+    code_cached: Collection[str] = (),
 ) -> list[Finding]:
-    """Return one finding for each reason that graphs bypass a cache, and the line that it is about."""
+    """Return one finding for each reason that graphs bypass a cache, and the line that it is about.
+
+    ``code_cached`` are the compiles whose code the FX graph cache keeps.
+    """
     known = {each.compile_id: each for each in compiles}
     groups: dict[tuple[str, Span], list[CacheLookup]] = defaultdict(list)
     for lookup in lookups:
         if lookup.outcome == "bypass" and lookup.compile_id in known:
             reason = without_address(lookup.reason or "no reason was recorded")
             groups[reason, _blamed_span(lookup, known[lookup.compile_id], sources)].append(lookup)
-    return [_finding(reason, span, group, known, sources) for (reason, span), group in groups.items()]
+    return [_finding(reason, span, group, known, sources, code_cached) for (reason, span), group in groups.items()]
 
 
 def _blamed_span(lookup: CacheLookup, compile_: Compile, sources: Mapping[str, str]) -> Span:
@@ -204,7 +213,12 @@ def _blamed_span(lookup: CacheLookup, compile_: Compile, sources: Mapping[str, s
 
 
 def _finding(
-    reason: str, span: Span, group: Sequence[CacheLookup], known: Mapping[str, Compile], sources: Mapping[str, str]
+    reason: str,
+    span: Span,
+    group: Sequence[CacheLookup],
+    known: Mapping[str, Compile],
+    sources: Mapping[str, str],
+    code_cached: Collection[str],
 ) -> Finding:
     told = explain_bypass(reason, sources)
     ids = tuple(dict.fromkeys(lookup.compile_id for lookup in group))
@@ -212,6 +226,10 @@ def _finding(
     caches = " and ".join(dict.fromkeys(_NAMES.get(lookup.cache, lookup.cache) for lookup in group))
     seconds = sum(max((each.seconds or 0.0 for each in group if each.compile_id == id_), default=0.0) for id_ in ids)
     what = next(iter(functions)) if len(functions) == 1 else f"{len(ids)} graphs"
+    is_one, cached = len(functions) == 1, {each.cache for each in group}
+    is_kept = cached == {"aot_autograd"} and {*ids} <= {*code_cached}
+    traced = "traced again by AOTAutograd at each start (the code of its kernels is cached)"
+    again = traced if is_kept else "compiled again at each start"
     function = next(iter(functions)) if len(functions) == 1 else "?"
     return Finding(
         rule=Rule.CACHE_BYPASS,
@@ -220,12 +238,11 @@ def _finding(
         severity="warning",
         span=span,
         function=function,
-        title=f"{what} bypasses {caches}, and is compiled again at each start"
-        if len(functions) == 1
-        else f"{what} bypass {caches}, and are compiled again at each start",
+        title=f"{what} {'bypasses' if is_one else 'bypass'} {caches}, and {'is' if is_one else 'are'} {again}",
         cause=told.cause,
         places=(span,),
         compile_ids=ids,
-        cost=Cost(compile_seconds=seconds or None, graphs=len(ids)),
+        cost=Cost(compile_seconds=None if is_kept else seconds or None, graphs=len(ids)),
         advice=() if told.cure is None else (told.cure,),
+        evidence=(Fact("why", told.cause),),
     )

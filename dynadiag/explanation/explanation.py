@@ -56,6 +56,7 @@ from dynadiag.recording.torch_text.sources import as_called, base_of
 __all__ = ["Explanation", "explain"]
 
 _ERROR = "dynamo_error"  # the artifact with the traceback of a failed compile
+_KEPT = (("fx_graph", "hit"), ("fx_graph", "miss"))  # look-ups after which the code of a graph is in the cache
 _CODE = "inductor_output_code"  # the event with a generated module
 
 
@@ -174,7 +175,8 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence
     packages = package_files(recording)
     files = _files(breaks, compiles, recompiles, packages)
     files |= {node.span.file for each in nodes.values() for node in each}
-    bypasses = tuple(item for item in recording.cache_lookups() if item.outcome == "bypass")
+    lookups = recording.cache_lookups()
+    bypasses = tuple(item for item in lookups if item.outcome == "bypass")
     files |= set(recording.source_files()) if bypasses or not any(files) else set()
     end, exports = read_end(recording), read_exports(recording)
     files |= {frame.file for each in exports for frame in (*each.callers, *each.stack)} | {
@@ -208,6 +210,7 @@ def _records(recording: ExplainedRecording, registry: Registry, guards: Sequence
         nodes=nodes,
         code=_code(recording, failed),
         bypasses=bypasses,
+        code_cached={each.compile_id for each in lookups if (each.cache, each.outcome) in _KEPT},
         coverage=read_coverage(recording),
         end=end,
         modes=read_modes(recording),
@@ -229,7 +232,7 @@ def _findings(run: RunRecords) -> tuple[Finding, ...]:
     found += recompile_findings(run, found)
     found += program_findings(run, found)
     found += uncompiled_findings(run, found)
-    found += bypass_findings(run.bypasses, run.compiles, run.sources)
+    found += bypass_findings(run.bypasses, run.compiles, run.sources, run.code_cached)
     found += cuda_graph_findings(run.cuda_graphs, run.compiles, run.sources, run.packages)
     found += value_findings(run.values, run.sources)
     return ranked(with_later_calls(with_operators(found), run))

@@ -70,7 +70,11 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         "Where both sides are cheap and free of side effects, compute both and choose: "
         "`torch.where({condition}, a, b)`.",
         when(_chooses, lambda case: not case.may_resize, condition=lambda case: case.tensor_condition),
-        trials=(Trial("branches_on_values", case="GB0170"), Trial("branches_on_two_values", case="GB0170")),
+        trials=(
+            Trial("branches_on_values", case="GB0170"),
+            Trial("branches_on_two_values", case="GB0170"),
+            Trial("catches_what_it_raises", case="GB0170"),
+        ),
         usual=True,
     ),
     Remedy(

@@ -46,7 +46,10 @@ READS = (
         when(
             theirs, is_kind(_DYNAMIC_SHAPE), lambda case: case.looped is not None, looped=lambda case: case.looped or ""
         ),
-        trials=(Trial("loops_over_what_was_hit", case=_DYNAMIC_SHAPE),),
+        trials=(
+            Trial("loops_over_what_was_hit", case=_DYNAMIC_SHAPE),
+            Trial("lists_what_was_met", case=_DYNAMIC_SHAPE),
+        ),
     ),
     Remedy(
         "item.tensor",

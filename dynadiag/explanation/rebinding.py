@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.explanation.branches import called_name
+from dynadiag.explanation.branches import SIZED, called_name
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import holder_of, last_name, source_text
@@ -23,6 +23,7 @@ __all__ = [
     "key_place",
     "keyword_at_times",
     "makes_dict",
+    "number_sizes",
     "number_use",
     "set_inside",
 ]
@@ -30,7 +31,8 @@ __all__ = [
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
-_HELD = ("attribute", "module attribute", "object attribute", "optimizer", "global")
+_READ = (ast.Name, ast.Attribute, ast.Subscript)  # how a value is read
+_HELD = ("attribute", "module attribute", "object attribute", "held attribute", "optimizer", "global")
 
 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:
@@ -94,9 +96,9 @@ def keyword_at_times(fact: GuardFailure, item: Recompile, sources: Mapping[str, 
 def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
     """What an integer that is part of the code is for at the line of its guard: "loop", "text" (it is written into
     one), or the container that it picks an item of."""
-    name = source_text(fact.subject)
     if fact.part != "value" or fact.was_type != "int":
         return None
+    name = _written_at(fact, sources)
     for node in _nodes_at(fact, sources):
         place = Span(fact.file, getattr(node, "lineno", fact.line))
         called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
@@ -109,12 +111,36 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
     return None
 
 
+def number_sizes(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
+    """Where the function whose guard reads an integer slices by it, or gives it to a call that takes sizes."""
+    function = enclosing_function(sources.get(fact.file or ""), fact.line)
+    if fact.part != "value" or fact.was_type != "int" or function is None:
+        return None
+    name = _written_at(fact, sources)
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Slice) or (isinstance(node, ast.Call) and called_name(node) in SIZED)):
+            continue
+        parts = (each for part in ast.iter_child_nodes(node) for each in ast.walk(part))
+        if any(isinstance(each, ast.expr) and ast.unparse(each) == name for each in parts):
+            return Span(fact.file, node.lineno)
+    return None
+
+
+def _written_at(fact: GuardFailure, sources: Mapping[str, str]) -> str:
+    """What the function at a guard's line calls that which it reads: ``self.pos`` in a method of what holds it."""
+    name = source_text(fact.subject)
+    function = enclosing_function(sources.get(fact.file or ""), fact.line)
+    own = f"self.{last_name(fact.subject)}"
+    written = set() if function is None else {ast.unparse(each) for each in ast.walk(function) if type(each) in _READ}
+    return own if name not in written and own in written else name
+
+
 def decided_by(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
     """The first branch that an integer decides in the function whose guard reads it; None where it decides none."""
     function = enclosing_function(sources.get(fact.file or ""), fact.line)
     if fact.part != "value" or fact.was_type != "int" or function is None:
         return None
-    line = _branch_lines(function).get(source_text(fact.subject))
+    line = _branch_lines(function).get(_written_at(fact, sources))
     return None if line is None else Span(fact.file, line)
 
 

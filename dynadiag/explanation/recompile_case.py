@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from dynadiag.explanation.batches import Made, made_at
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
 from dynadiag.explanation.formatting import list_some
-from dynadiag.explanation.rebinding import added_item, decided_by, key_place, keyword_at_times, number_use, set_inside
+from dynadiag.explanation.rebinding import (
+    added_item,
+    decided_by,
+    key_place,
+    keyword_at_times,
+    number_sizes,
+    number_use,
+    set_inside,
+)
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file, short_place
 from dynadiag.recording.records import Frame, GuardFailure, Recompile, Span
@@ -39,8 +47,8 @@ class RecompileCase:
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
       in that of the entry that failed.
     - ``added``: the key that the compiled code itself adds to the container (None of a list), and where.
-    - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), and
-      the branch that it ``decides``.
+    - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), the
+      branch that it ``decides``, and where it ``sizes`` a slice or a tensor.
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
@@ -59,6 +67,7 @@ class RecompileCase:
     key_of: tuple[str, Span] | None = None
     use: tuple[str, Span] | None = None
     decides: Span | None = None
+    sizes: Span | None = None
     set_inside: Span | None = None
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
@@ -191,6 +200,7 @@ def cases_of(
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
+            sizes=number_sizes(together[0].fact, sources),
             set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
             keyword=keyword_at_times(together[0].fact, item, sources),
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,

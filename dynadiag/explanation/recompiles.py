@@ -180,11 +180,14 @@ def _without_superseded(
     """The recompile without what an older entry failed by before, and the newest accepts.
 
     A newer entry was made for that, and the call is to be compared with it. But one for a size of 0 or 1 is for no
-    other size, and tells nothing where an older one fails by that size too.
+    other size, and tells nothing where an older one fails by that size too. Which entries came nearest is seen with
+    all that failed: an entry looks near if what else it failed by is left out.
     """
-    others = {each.source for each in item.reasons if each.part == "size" and not is_special_size(each)}
-    short = {each.against for each in item.reasons if is_special_size(each) and each.source in others}
-    reasons = tuple(each for each in item.reasons if each.against not in short)
+    nearest = {each.against for each in own_failures(item.reasons)}
+    near = [each for each in item.reasons if each.against in nearest]
+    others = {each.source for each in near if each.part == "size" and not is_special_size(each)}
+    short = {each.against for each in near if is_special_size(each) and each.source in others}
+    reasons = tuple(each for each in near if each.against not in short)
     newest = max((age.get(each.against, 0) for each in reasons), default=0)
     last: dict[str | None, int] = {}
     for each in reasons:
@@ -197,7 +200,7 @@ def _without_superseded(
         or last[each.source] > age.get(each.against, 0)
         or last[each.source] == newest
     )
-    return replace(item, reasons=own or reasons)
+    return replace(item, reasons=own or reasons or item.reasons)
 
 
 def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:

@@ -113,7 +113,8 @@ class RunRecords:
     ``modules`` maps a compile to the class of the object that its function is a method of, ``sources`` a file to its
     text. Of the compiles that failed ``tracebacks`` has torch's own text, ``nodes`` the nodes of Dynamo's graph and
     ``code`` the generated module, each where it was recorded. ``bypasses`` are the look-ups that bypassed a cache; if
-    there are any, ``sources`` has all files of the user's. ``end`` is there where the end of the program was seen.
+    there are any, ``sources`` has all files of the user's. ``code_cached`` are the compiles whose code the FX graph
+    cache keeps. ``end`` is there where the end of the program was seen.
     ``torch_objects`` are the compiles and sources of objects of torch's own classes, ``within_ddp`` the compiles that
     were begun in the forward of `DistributedDataParallel`, where that was compiled. ``later_calls`` counts the
     calls of a compiled function after torch had left it to Python, by the line that calls. ``packages`` tells whose a
@@ -134,6 +135,7 @@ class RunRecords:
     nodes: Mapping[str, Sequence[Node]]
     code: Mapping[str, str]
     bypasses: Sequence[CacheLookup] = ()
+    code_cached: Collection[str] = ()
     coverage: Coverage | None = None
     values: ValueTable | None = None
     end: RunEnd | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dynadiag.explanation.blocks import is_last
+from dynadiag.explanation.blocks import is_context_manager, is_last
 from dynadiag.explanation.coverage import FunctionCoverage, mostly_uncompiled, share_text
 from dynadiag.explanation.findings import Cost, Fact, Finding
 from dynadiag.explanation.formatting import count, list_some
@@ -37,6 +37,13 @@ SKIPPED_GENERATOR: Remedy[SkippedFrame] = Remedy(
     trials=(Trial("yields_each_step", ("2.13", "2.14", "2.15")),),
 )
 
+SKIPPED_CONTEXT: Remedy[SkippedFrame] = Remedy(
+    "skipped.context",
+    "It is a context manager: compile a function that enters it, with what is computed under it in the `with` block.",
+    lambda frame: slots_if(frame.reason == GENERATOR),
+    trials=tried("enters_a_context"),
+)
+
 SKIPPED_WITHOUT_OPERATION: Remedy[SkippedFrame] = Remedy(
     "skipped.no_operation",
     "Decide in front of the call, outside of the compiled function, or let each call compute something: "
@@ -45,7 +52,7 @@ SKIPPED_WITHOUT_OPERATION: Remedy[SkippedFrame] = Remedy(
     trials=tried("returns_what_it_was_given"),
 )
 
-SKIPPED: tuple[Remedy[Any], ...] = (SKIPPED_FOR_MODE, SKIPPED_GENERATOR, SKIPPED_WITHOUT_OPERATION)
+SKIPPED: tuple[Remedy[Any], ...] = (SKIPPED_FOR_MODE, SKIPPED_GENERATOR, SKIPPED_CONTEXT, SKIPPED_WITHOUT_OPERATION)
 
 
 def uncompiled_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Finding, ...]:
@@ -185,6 +192,7 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
     title = reason.split(": ")[0].split(". ")[0]
     after = tuple(_aftermath(function_key(frame.file, frame.line, frame.function), run)) if cause is None else ()
     evidence = [] if reason == title else [Fact("why", reason)]
+    generator = SKIPPED_CONTEXT if is_context_manager(run.sources.get(frame.file), frame.line) else SKIPPED_GENERATOR
     if frame.reason == NO_OPERATION and after:
         severity = "warning" if any(fact.label == "unused" for fact in after) else severity
         title = f"{function} stays uncompiled: a call of it had no tensor operation"
@@ -202,9 +210,7 @@ def _finding(frame: SkippedFrame, run: RunRecords, cause: int | None, severity: 
         caused_by=cause,
         places=(span,),
         cost=Cost(functions_uncompiled=1),
-        advice=advise((SKIPPED_GENERATOR, SKIPPED_WITHOUT_OPERATION), frame, torch=run.run.torch)
-        if severity != "note"
-        else (),
+        advice=advise((generator, SKIPPED_WITHOUT_OPERATION), frame, torch=run.run.torch) if severity != "note" else (),
         evidence=(*evidence, *after),
     )
 

@@ -18,6 +18,7 @@ from dynadiag.explanation.branches import (
     Tested,
     called_name,
     compared,
+    is_caught,
     kept_by,
     raises,
     shows,
@@ -344,7 +345,7 @@ def _decision(source: str, function: ast.AST, node: Tested | ast.Assert, origin:
     is_compared = any(_is_of(path, each) for path in _paths(node.test) for each in held)
     direct = bool(taken) and (is_compared or origin == node.test.lineno)
     required = comparison if isinstance(node, ast.Assert) else ""
-    if isinstance(node, ast.If):
+    if isinstance(node, ast.If) and not is_caught(function, node.lineno):
         required = negated if raises(node.body) else comparison if raises(node.orelse) else ""
     return NumberCondition(
         condition,

@@ -60,20 +60,23 @@ TENSOR_INSTEAD = (
     "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
 )
 _BUFFER = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
-ATTRIBUTES = ("attribute", "module attribute", "object attribute", "optimizer", "parameter")
+_OF_MODULE = ("module attribute", "held attribute")  # what torch takes for a part of a module
+ATTRIBUTES = ("attribute", *_OF_MODULE, "object attribute", "optimizer", "parameter")
 
 
-def _integer_attribute(case: RecompileCase, *, decides: bool) -> Slots:
+def _integer_attribute(case: RecompileCase, use: str = "") -> Slots:
+    """An integer that is an attribute. ``use``: it decides a branch, or sizes a slice or a tensor."""
     option = "set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
     base = case.fact.base or ""
-    by = {"module attribute": f", or {option}", "attribute": f", or, on a module, {option}"}.get(base, "")
+    by = {**dict.fromkeys(_OF_MODULE, f", or {option}"), "attribute": f", or, on a module, {option}"}.get(base, "")
     fits = _value(case, *ATTRIBUTES, type_="int") and not case.fact.is_static and not _is_callers(case)
-    fits = fits and (case.decides is not None) == decides
+    place = case.decides or case.sizes
+    fits = fits and use == ("" if place is None else "sizes" if case.decides is None else "decides")
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
     return slots_if(
         fits and not case.fact.is_new_owner,
         name=case.name,
-        place=place_text(case.decides) if case.decides else "",
+        place=place_text(place) if place else "",
         buffer=_BUFFER.get(base, ""),
         argument=f"{',' if by else ' or'} pass it as an argument",
         option=by,
@@ -86,7 +89,7 @@ def _of_instances(case: RecompileCase) -> Slots:
     is_int = _value(case, *ATTRIBUTES, type_="int")
     fits = (is_int or _value(case, *ATTRIBUTES, type_="other")) and case.fact.is_new_owner and not _is_callers(case)
     option = ", or set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`: a number is then a symbol"
-    of_module = is_int and case.fact.base == "module attribute"
+    of_module = is_int and case.fact.base in _OF_MODULE
     noun = "an integer" if is_int else "a value"
     return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if of_module else "")
 
@@ -137,7 +140,7 @@ def _static_number(case: RecompileCase) -> Slots:
     fact = case.fact
     is_integer = _value(case, "argument", "closure", *ATTRIBUTES, type_="int")
     option = " and set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
-    by = {"module attribute": option, "attribute": f" and, on a module,{option.removeprefix(' and')}"}
+    by = {**dict.fromkeys(_OF_MODULE, option), "attribute": f" and, on a module,{option.removeprefix(' and')}"}
     fits = is_integer or (_value(case, type_="float") and fact.base != "default")
     return slots_if(
         fits and fact.is_static and (case.use is None or case.use[0] != "text"),
@@ -324,15 +327,27 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "The integer attribute {name} changed and decides a branch ({place}), so its value is part of the code: one "
         "compile for each. Decide outside of the compiled function and pass the answer, a bool{option}. (A tensor "
         "would break the graph at the branch.)",
-        lambda case: _integer_attribute(case, decides=True),
+        lambda case: _integer_attribute(case, "decides"),
         trials=tried("an_integer_that_decides", "an_integer_that_decides_unspecialized"),
+    ),
+    Remedy(
+        "value.integer_sizes",
+        "The integer attribute {name} changed, and its value is part of the code: one compile for each. It is a size "
+        "or a bound of a slice ({place}), where a tensor breaks the graph: pass it as an argument{option}.{plain}",
+        lambda case: _integer_attribute(case, "sizes"),
+        trials=tried("an_integer_that_slices", "an_integer_that_slices_unspecialized"),
     ),
     Remedy(
         "value.integer_attribute",
         "The integer attribute {name} changed, and its value is part of the code: one compile for each. "
         "Keep it in a tensor{buffer} if no branch reads it (that would break the graph){argument}{option}.{plain}",
-        lambda case: _integer_attribute(case, decides=False),
-        trials=tried("an_integer_attribute", "an_integer_attribute_unspecialized"),
+        _integer_attribute,
+        trials=tried(
+            "an_integer_attribute",
+            "an_integer_attribute_unspecialized",
+            "an_integer_of_an_object_of_a_module",
+            "an_integer_of_an_object_of_a_module_unspecialized",
+        ),
     ),
     Remedy(
         "value.of_instances",

@@ -174,6 +174,12 @@ def _needed(compile_id: str, explanation: Explanation, project: Project) -> dict
     return found
 
 
+def _told(item: Recompile, explanation: Explanation) -> tuple[Advice, ...]:
+    """What the report advises on a recompile: it knows of all recompiles of the function, and of the callers."""
+    told = (each for each in explanation.findings if each.rule.is_recompile and item.compile_id in each.compile_ids)
+    return tuple(advice for finding in told for advice in finding.advice)
+
+
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = _in_project(found_at, project)
@@ -182,8 +188,10 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
     cases = cases_of(item, computed, sources=explanation.sources)
     facts = [change.fact for case in cases for change in case.changes]
     needed = _needed(item.compile_id, explanation, project)
+    given = _told(item, explanation)
     for case in cases:
-        advice = advise_on((case,), explanation.run.torch)  # once: a list of a thousand numbers is one case
+        own = advise_on((case,), explanation.run.torch)  # once: a list of a thousand numbers is one case
+        advice = tuple(each for each in own if each in given) or given or own
         for change in case.changes:
             fact = change.fact
             what = f"{fact.source or fact.guard} of {item.function} changes"

@@ -262,7 +262,8 @@ class GuardFailure:
     """A guard that failed and caused a recompile. What is not known is None.
 
     ``base`` is where in the program the value is kept: "argument", "attribute" (of a holder that is not known), "module
-    attribute", "object attribute", "parameter", "optimizer", "closure", "default", "global", "before break" or "mode".
+    attribute", "object attribute", "held attribute" (of an object, or in a container, that a module holds),
+    "parameter", "optimizer", "closure", "default", "global", "before break" or "mode".
     ``part`` is what of it changed: "size", "stride", "rank", "dtype", "device", "requires_grad", "dispatch keys",
     "type" (with two texts that are equal where a class of the same name was defined anew), "identity", "value",
     "length", "keys", "membership", "presence", "own attribute", "freed", "alias", "shape", "state", "backend", "race"

@@ -97,10 +97,15 @@ def _entry_document(entry: CacheEntry, report: CacheReport) -> EntryDocument:
         changed=tuple(document_of(ChangedDocument, each) for each in entry.changed),
         cause=_causes_text(entry),
         advice=tuple(
-            Advice(cure, "unchecked") if tried is None else Advice(f"{cure} Tried: {tried}.", "tried")
+            Advice(cure, "unchecked") if tried is None else Advice(f"{cure} Tried: {tried}.", _checked(report))
             for cure, tried in cures.items()
         ),
     )
+
+
+def _checked(report: CacheReport) -> str:
+    """Whether advice that was tried counts as tried: it has to help."""
+    return "tried" if report.tried is not None and report.tried.helps(len(report.compiled)) else "unchecked"
 
 
 def _causes_text(entry: CacheEntry) -> str | None:
@@ -141,9 +146,11 @@ def _compiled_line(report: CacheReport, start: str) -> str:
     causes = Counter(cause for entries in report.compiled if (cause := _main_cause(entries)))
     why = f": {causes.most_common(1)[0][0]}" if causes else ""
     more = f" (and {count(len(causes) - 1, 'other cause')})" if len(causes) > 1 else ""
-    verb = "still compiled" if len(report.runs) == 2 else "compiled"
+    verb = "traced" if report.only_traced else "compiled"
+    verb = f"still {verb}" if len(report.runs) == 2 else verb
     total = f"{duration(cost)} of {duration(report.runs[-1].compile_seconds)}"
     which = f"{len(report.compiled)} of {count(len(report.graphs), 'graph')}"
+    which += " in AOTAutograd (the code came from the FX graph cache)" if report.only_traced else ""
     return f"{start} {verb} {which}, {total} of compiling{why}{more}."
 
 
@@ -157,11 +164,14 @@ def _main_cause(entries: Sequence[CacheEntry]) -> str | None:
 
 
 def tried_text(cause: Cause, report: CacheReport) -> str | None:
-    """What a second start costs with the cure of a cause; `None` if the cure was not tried, or did not help."""
+    """What a second start costs with the cure of a cause, or that it does not help; `None` if that was not tried."""
     tried = report.tried
     if tried is None or not tried.covers(cause):
         return None
     before = report.runs[-1].compile_seconds
+    if not tried.helps(len(report.compiled)):
+        left = count(tried.compiled, "graph")
+        return f"the option does not help by itself: the second start compiles {left} all the same"
     return (
         f"the second start then compiles {count(tried.compiled, 'graph')} instead of {len(report.compiled)}, "
         f"in {duration(tried.seconds)} instead of {duration(before)} (each measured once)"
@@ -222,7 +232,8 @@ class _CachePrinter:
             yield from printer.fact("cost", f"{duration(cost)}{always}")
         for cure, cured in {cause.cure: cause for cause in causes if cause.cure}.items():
             tried = tried_text(cured, report)
-            yield from printer.labelled("help (not tried)" if tried is None else "help (tried)", cure or "", "help")
+            how = "not tried" if tried is None else "tried" if _checked(report) == "tried" else "tried, in vain"
+            yield from printer.labelled(f"help ({how})", cure or "", "help")
             if tried is not None:
                 yield from printer.fact("tried", tried)
 

@@ -12,6 +12,7 @@ import pytest
 import torch._inductor.config
 
 from dynadiag.__main__ import main
+from dynadiag.caches.cache_report import TriedCure
 from dynadiag.capture.launch import ProcessEnd
 from dynadiag.commands import caches
 from dynadiag.commands.target_options import RecordOptions
@@ -69,6 +70,27 @@ def test_the_cure_is_tried_and_told_with_both_times(
     entries = json.loads((tmp_path / "o.json").read_text())["entries"]
     advice = [each for entry in entries if entry["run"] == 1 for each in entry["advice"]]
     assert {each["checked"] for each in advice} == {"tried"}
+
+
+def test_a_cure_in_vain_is_told_as_such(
+    started: list[Mapping[str, Any]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TriedCure, "helps", lambda self, before: False)
+    assert main(["caches", "--json", str(tmp_path / "o.json"), str(tmp_path / "p.py")]) == 0
+    text = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "help (tried, in vain): Make soft a custom operator" in text
+    assert "the option does not help by itself" in text
+    entries = json.loads((tmp_path / "o.json").read_text())["entries"]
+    assert {each["checked"] for entry in entries if entry["run"] == 1 for each in entry["advice"]} == {"unchecked"}
+    assert len(started) == 4
+
+
+def test_a_cure_helps_where_caches_answer_for_more_graphs() -> None:
+    assert TriedCure({}, 1.0, compiled=0).helps(1)
+    assert not TriedCure({}, 1.0, compiled=1).helps(1)
 
 
 def test_the_cure_is_not_tried_on_request(

@@ -91,3 +91,36 @@ def test_another_type_of_dict_by_both_types() -> None:
     one = torch.ones(3)
     found = failed(mapped, {"d": {"a": one}, "x": one}, {"d": OrderedDict(a=one), "x": one})
     assert ("L['d']", "<class 'dict'>", "<class 'collections.OrderedDict'>") in found
+
+
+class Step:
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self, module: torch.nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        return output * self.count
+
+
+def hooked(count: int) -> torch.nn.Module:
+    module = torch.nn.Sequential(torch.nn.ReLU())
+    module[0].register_forward_hook(Step(count))
+    return module
+
+
+def through(module: torch.nn.Module, x: torch.Tensor) -> Any:
+    return module(x)
+
+
+def test_a_hook_is_looked_up_by_its_place_as_its_number_is_another_in_each_module() -> None:
+    one = torch.ones(3)
+    assert failed(through, {"module": hooked(2), "x": one}, {"module": hooked(2), "x": one}) == []
+
+
+def test_what_a_hook_reads_is_told_and_as_kept_in_a_module() -> None:
+    x = torch.ones(3)
+    torch.compile(through, backend="eager")(hooked(2), x)
+    (entry,) = _debug_get_cache_entry_list(through.__code__)
+    (found,) = failing_guards(entry, {"module": hooked(3), "x": x})
+    assert found["source"].endswith(".count")
+    assert (found["was"], found["now"]) == ("2", "3")
+    assert found["base"] == "held attribute"

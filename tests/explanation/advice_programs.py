@@ -13,6 +13,7 @@ import enum
 import functools
 import io
 import logging
+import math
 import random
 import tempfile
 import threading
@@ -22,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -41,6 +43,7 @@ from torch.fx.experimental import _config as shapes_config
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm  # type: ignore[import-untyped]  # its stubs are a package of their own
 
@@ -477,6 +480,21 @@ def raises_on_values(v: torch.Tensor) -> torch.Tensor:
     if (half < 0).any():
         raise ValueError("negative")
     return half + 1
+
+
+def catches_what_it_raises(v: torch.Tensor) -> torch.Tensor:
+    try:
+        half = v / 2
+        if (half < 0).any():
+            raise ValueError("negative")
+    except ValueError:
+        half = v * 0
+    return half + 1
+
+
+def chooses_what_it_caught(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    return torch.where((half < 0).any(), v * 0, half) + 1
 
 
 def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
@@ -1123,6 +1141,21 @@ def drops_a_layer(compile_: Compile) -> Any:
     return [compile_(run)(x)]
 
 
+def drops_a_layer_by_a_name(compile_: Compile) -> Any:
+    """As in many encoders: the number has a name, and the layers are left out in training only."""
+    training = True
+
+    def run(v: torch.Tensor) -> torch.Tensor:
+        doubled = v * 2
+        chance = random.uniform(0, 1)
+        if training and (chance < 0.5):
+            return doubled
+        return doubled + 1
+
+    random.seed(0)
+    return [compile_(run)(x)]
+
+
 def drops_outside(compile_: Compile) -> Any:
     random.seed(0)
     doubled = compile_(lambda v: v * 2)(x)
@@ -1330,6 +1363,10 @@ def applies(operator: Callable[[torch.Tensor], torch.Tensor]) -> Program:
     return run
 
 
+def rounds_by(floor: Callable[[float], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda v: v[: int(round(floor(0.5 * v.shape[0])))]  # noqa: RUF046 - NumPy's is no int
+
+
 def tuned(operator: Callable[[torch.Tensor], torch.Tensor], factor: int) -> Program:
     """A program that needs the gradient of an operator."""
 
@@ -1468,6 +1505,15 @@ class Experts(nn.Module):
 def routes(loop: str) -> Program:
     chosen = torch.tensor([0, 2])
     return lambda compile_: compile_(Experts(loop))(torch.ones(2, 4), chosen)
+
+
+def lists_what_was_met(v: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    met = classes.unique()
+    return torch.stack([v * (classes == each).sum() for each in met])
+
+
+def lists_all_that_may_be_met(v: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return torch.stack([v * (classes == each).sum() for each in range(3)])
 
 
 def picks_a_row(*, reshaped: bool) -> Program:
@@ -1735,6 +1781,62 @@ def with_factors(*factors: Any, **options: Any) -> Program:
         fn = compile_(module, **options)
         for module.factor in factors:
             results.append(fn(x))
+        return results
+
+    return run
+
+
+class Holding(nn.Module):
+    """Scales by a number of an object that it holds."""
+
+    def __init__(self, factor: Any) -> None:
+        super().__init__()
+        self.settings = SimpleNamespace(factor=factor)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return v * self.settings.factor
+
+
+def with_held_factors(*factors: Any, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Holding(factors[0]), []
+        fn = compile_(module, **options)
+        for module.settings.factor in factors:
+            results.append(fn(x))
+        return results
+
+    return run
+
+
+class Written(nn.Module):
+    """A cache that is read up to a place, which it keeps or is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.arange(8.0))
+        self.place = 0
+
+    def read(self, place: int | None) -> torch.Tensor:
+        if place is not None:
+            return self.kept[:place] * 2
+        return self.kept[: self.place] * 2
+
+
+class Reading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Written()
+
+    def forward(self, place: int | None = None) -> torch.Tensor:
+        return self.cache.read(place) + 1
+
+
+def with_places(*, given: bool = False, **options: Any) -> Program:
+    def run(compile_: Compile) -> list[Any]:
+        module, results = Reading(), []
+        fn = compile_(module, **options)
+        for module.cache.place in (3, 4, 5):
+            results.append(fn(module.cache.place) if given else fn())
         return results
 
     return run
@@ -2300,6 +2402,21 @@ def steps_of(v: torch.Tensor) -> Iterator[torch.Tensor]:
         yield v
 
 
+@contextmanager
+def scaled(v: torch.Tensor) -> Iterator[torch.Tensor]:
+    yield v * 2
+
+
+def enters_a_context(v: torch.Tensor) -> torch.Tensor:
+    with scaled(v) as large:
+        return large + 1
+
+
+def adds_under_a_context(compile_: Compile) -> list[Any]:
+    with compile_(scaled)(x) as large:
+        return [large + 1]
+
+
 class Store:
     def __init__(self, count: int) -> None:
         self.entries = {f"k{number}": x for number in range(count)}
@@ -2747,10 +2864,28 @@ def takes_the_time_around(compile_: Compile) -> Any:
     return result
 
 
+LOADER = DataLoader(TensorDataset(torch.arange(12.0).reshape(3, 4)), batch_size=1)
+
+
 def loops_over_a_bar(v: torch.Tensor) -> torch.Tensor:
     for step in tqdm(range(3), disable=True):
         v = v + step
     return v * 2
+
+
+def numbers_batches(v: torch.Tensor) -> torch.Tensor:
+    total = v[None] * 0
+    for number, (batch,) in enumerate(LOADER):
+        total = total + number * batch
+    return total
+
+
+def numbers_batches_outside(compile_: Compile) -> Any:
+    add = compile_(lambda total, number, batch: total + number * batch, dynamic=True)
+    total = x[None] * 0
+    for number, (batch,) in enumerate(LOADER):
+        total = add(total, torch.tensor(number), batch)
+    return [total]
 
 
 def loops_over_a_range(v: torch.Tensor) -> torch.Tensor:
@@ -3038,6 +3173,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_as_always, branches_as_always),
     ),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
+    "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),
@@ -3095,6 +3231,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
     "a_list_that_is_filled": (fills_a_list(before=False), fills_a_list(before=True)),
     "a_list_that_is_added_to": (adds_to_a_list(outside=False), adds_to_a_list(outside=True)),
+    "rounds_by_numpy": (applies(rounds_by(np.floor)), applies(rounds_by(math.floor))),
+    "rounds_by_numpy_as_a_float": (
+        applies(rounds_by(np.floor)),
+        applies(rounds_by(lambda number: float(np.floor(number)))),
+    ),
     "operator_without_a_fake": (applies(unknown_shape), applies(twice)),
     "goes_backward": (trains(calls_backward), trains_outside),
     "goes_backward_in_the_graph": (
@@ -3136,6 +3277,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
     "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
+    "drops_a_layer_by_a_name": (drops_a_layer_by_a_name, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
     "marks_multiples": (marked_multiples, maybe_marked_multiples),
@@ -3177,6 +3319,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         configured(calls(splits(skips=True), (PARTS, SIZES)), captures),
         configured(calls(splits(skips=False), (PARTS, SIZES)), captures),
     ),
+    "enters_a_context": (adds_under_a_context, calls(enters_a_context, (x,))),
     "yields_each_step": (
         lambda compile_: [list(compile_(steps_of)(x))],
         calls(lambda v: list(steps_of(v)), (x,)),
@@ -3295,6 +3438,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "picks_a_row": (picks_a_row(reshaped=False), picks_a_row(reshaped=True)),
     "picks_modules_by_values": (routes("picked"), routes("every")),
     "loops_over_what_was_hit": (routes("hit"), routes("all")),
+    "lists_what_was_met": (
+        calls(lists_what_was_met, (x, torch.tensor([0, 1, 1, 2]))),
+        calls(lists_all_that_may_be_met, (x, torch.tensor([0, 1, 1, 2]))),
+    ),
     "takes_a_batch": (takes_a_batch, lambda compile_: compile_(lambda v: v * 2)(next(batches()))),
     "a_hook_that_goes": (removes_a_hook(keeps=False), removes_a_hook(keeps=True)),
     "hooks_of_some_layers": (hooks_of_layers(of_all=False), hooks_of_layers(of_all=True)),
@@ -3373,6 +3520,21 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         with_factors(2, 3),
         configured(with_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
     ),
+    "an_integer_that_slices": (with_places(), with_places(given=True, dynamic=True)),
+    "an_integer_that_slices_unspecialized": (
+        with_places(),
+        configured(with_places(dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)),
+    ),
+    "an_integer_of_an_object_of_a_module": (
+        with_held_factors(2, 3),
+        with_held_factors(*(torch.tensor(factor) for factor in (2, 3))),
+    ),
+    "an_integer_of_an_object_of_a_module_unspecialized": (
+        with_held_factors(2, 3),
+        configured(
+            with_held_factors(2, 3, dynamic=True), lambda: setattr(config, "allow_unspec_int_on_nn_module", True)
+        ),
+    ),
     "an_attribute": (with_modes("fast", "slow"), with_modes("slow", "slow")),
     "a_length_of_a_list": (
         calls(counts_items, (x, 2), (x, 3), (x, 4)),
@@ -3441,6 +3603,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "loops_on_values": (calls(loops_on_values, (x,)), loops_outside),
     "loops_on_values_in_the_graph": (calls(loops_on_values, (x,)), calls(loops_in_the_graph, (x,))),
     "takes_the_time": (takes_the_time, takes_the_time_around),
+    "numbers_batches": (calls(numbers_batches, (x,)), numbers_batches_outside),
     "loops_over_a_bar": (calls(loops_over_a_bar, (x,)), calls(loops_over_a_range, (x,))),
     "sorts_by_a_size": (sorts(len, before=False), sorts(len, before=True)),
     "sorts_by_a_value": (sorts(torch.max, before=False), sorts(torch.max, before=True)),

@@ -16,6 +16,28 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+@pytest.mark.skipif(not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="torch traces no backward")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_loss_is_detached_where_the_backward_is_as_another_break_may_follow(*, at_once: bool) -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.SGD([weight])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = (weight * x).sum()
+        loss.backward()
+        if at_once:
+            loss = loss.detach()
+        optimizer.step()
+        return loss.detach()
+
+    torch._dynamo.utils.counters.clear()
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        torch.compile(step, backend="eager")(torch.ones(4))
+    breaks = "".join(torch._dynamo.utils.counters["graph_break"])
+    assert ("consumed grad_fn" in breaks) is not at_once
+
+
 class _Scaled(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

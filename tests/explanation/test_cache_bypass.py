@@ -51,6 +51,21 @@ def test_a_hit_or_a_miss_is_no_finding() -> None:
     assert not [item for item in found if item.rule == "cache-bypass"]
 
 
+def test_a_graph_whose_code_is_cached_is_not_said_to_be_compiled_again() -> None:
+    reason = "Can't cache HigherOrderOperator: cond"
+    found = explain(
+        _recording(_lookup(0, "fx_graph", "miss", None), _lookup(1, "aot_autograd", "bypass", reason)), Registry({})
+    ).findings
+    (finding,) = (item for item in found if item.rule == "cache-bypass")
+    assert "traced again by AOTAutograd" in finding.title
+    assert finding.cost.compile_seconds is None
+
+
+def test_torchs_own_call_of_an_operator_is_not_the_line() -> None:
+    told = explain_bypass("Can't cache HigherOrderOperator: cond", {"/x/site-packages/torch/a.py": CALLS})
+    assert told.span is None
+
+
 CALLS = """import torch
 
 class Scale(torch.autograd.Function):

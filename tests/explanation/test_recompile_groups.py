@@ -308,3 +308,27 @@ def test_a_flag_that_is_set_again_at_the_top_of_a_file_is_assigned_there() -> No
     source = "FLAG = True\ndef f(x):\n    return x if FLAG else -x\nFLAG = False\n"
     fact = GuardFailure("", "G['FLAG']", "True", "False", "0/0", "f.py", 3, None, "value", "G['FLAG']", base="global")
     assert assignment(fact, {"f.py": source}) == Span("f.py", 4)
+
+
+def test_an_entry_is_as_near_as_all_that_it_failed_by(tmp_path: Path) -> None:
+    """The last call fails the entry for a single row by its size as well, and two others by one change alone."""
+
+    def double(v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    def run(v: torch.Tensor, gradients: bool) -> torch.Tensor:
+        with torch.set_grad_enabled(gradients):
+            return compiled(v)
+
+    compiled = torch.compile(double, backend="eager", dynamic=True)
+    rows, trained = torch.ones(5, 4), torch.ones(5, 4, requires_grad=True)
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for v, gradients in ((rows, False), (rows, True), (rows[-1:], True), (trained, False), (trained, True)):
+            run(v, gradients)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        first, *_ = explain(recording).findings
+    assert first.compile_ids == ("0/1", "0/4")
+    assert [fact.text for fact in first.evidence if fact.label in ("again", "beside")] == [
+        "in 0/4, for the same reason"
+    ]
+    assert "mark_unbacked" not in advice_of(first)

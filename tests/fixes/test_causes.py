@@ -138,6 +138,27 @@ def test_advice_on_a_list_of_numbers_is_asked_for_once(tmp_path: Path, monkeypat
     assert len(asked) == len(explanation.recompiles) == 1
 
 
+def test_advice_on_a_recompile_is_that_of_the_report(tmp_path: Path) -> None:
+    """The report sees all recompiles of the function: a number that a loop counts by remains a constant."""
+
+    def sums(x: torch.Tensor, start: int, end: int) -> torch.Tensor:
+        total = x[start]
+        for number in range(start + 1, end):
+            total = total + x[number]
+        return total
+
+    torch._dynamo.reset()
+    compiled = torch.compile(sums, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for start in range(0, 16, 4):
+            compiled(torch.ones(20), start, start + 4)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        explanation = explain(recording)
+    told = {advice for finding in explanation.findings for advice in finding.advice}
+    found = problems.problems_of(explanation, Project(Program("f.py"), tmp_path, tmp_path))
+    assert {advice for each in found for advice in each.advice} <= told
+
+
 def test_recompiles_are_counted_as_they_were_made_and_not_by_the_guards_that_failed() -> None:
     said: list[str] = []
     problem = problem_at(f"{HEAD}x = 1\n", "x = 1")

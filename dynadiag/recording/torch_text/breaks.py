@@ -15,6 +15,7 @@ __all__ = [
     "exception_name",
     "has_id",
     "is_in_loop",
+    "is_number_of_numpys",
     "is_torchs_assertion",
     "missing_fake",
     "needed_symbols",
@@ -144,6 +145,11 @@ def read_facts(
 def is_torchs_assertion(error: str | None) -> bool:
     """Whether an error is that of an assertion in torch's own C++ code (``TORCH_INTERNAL_ASSERT``)."""
     return "INTERNAL ASSERT FAILED" in (error or "")
+
+
+def is_number_of_numpys(error: str | None) -> bool:
+    """Whether an operator failed since an array of NumPy's is none of its numbers (``round(np.floor(3.1))``)."""
+    return "AttributeError: 'ndarray' object has no attribute '__" in (error or "")
 
 
 def is_in_loop(gb_type: str | None) -> bool:
