@@ -88,6 +88,20 @@ def scale(x):
 x = torch.zeros(1, dtype=torch.int64)
 assert torch.equal(torch.compile(scale)(x), scale(x))
 """
+# The copy that a custom operator reads is removed, and its writes are put in place: it gets one tensor twice.
+CLONED = """
+@torch.library.custom_op("public::reverse_into", mutates_args=("to",))
+def reverse_into(source: torch.Tensor, to: torch.Tensor) -> None:
+    for index in range(len(source)):
+        to[-1 - index] = source[index]
+def mirror(x):
+    before = x.clone()
+    reverse_into(before, x)
+    return x * 2
+x = torch.arange(4.0)
+want = mirror(x.clone())
+assert torch.equal(torch.compile(mirror)(x), want)
+"""
 
 # Zeros without memory: ATen hands them on, so that each kernel crashes that uses them next.
 WITHOUT_MEMORY = """
@@ -113,6 +127,14 @@ torch.compile(read)(z)
         pytest.param(REINPLACED, "inductor", "pass", ("reinplace_inplaceable_ops",), "slice_scatter", id="198094"),
         pytest.param(
             SHARED, "inductor", "pass", ("remove_noop_ops", "reinplace_inplaceable_ops"), "copy_", id="195484"
+        ),
+        pytest.param(
+            CLONED,
+            "inductor",
+            "pass",
+            ("remove_noop_ops", "reinplace_inplaceable_ops"),
+            "reverse_into(before, x)",
+            id="198031",
         ),
         pytest.param(FORWARD_DERIVATIVE, "eager", "frame", ("slope",), "def slope", id="192985"),
         pytest.param(OVERLAP, "aot_eager", "functionalization", ("mul_",), "x.mul_(2)", id="139789"),
