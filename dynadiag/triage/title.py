@@ -49,6 +49,7 @@ _QUALITIES = ("dtype", "value", *_TENSORS)  # kinds of conditions on tensors
 _KINDS = (*_QUALITIES, "setting", "argument")  # what says most comes first
 _VALUES = {"nan": "NaN", "inf": "infinity", "-inf": "negative infinity"}
 _OF_ONE_OPERATOR = ("lowering", "decomposition", "functionalization")  # kinds of culprits; a fusion has several
+_GIVES, _LEADS_TO = "gives ", "leads to "
 _FORMS = (".dtype", ".shape")  # the ends of places that are no elements
 
 
@@ -59,10 +60,13 @@ def title(case: TriagedCase) -> str:
         passes = case.bisect is not None and case.bisect.verdict == "passes"
         return f"# torch.compile{': no failure' if passes else ''}"
     made, rung = case.minify, rung_of(case)
-    if made is not None and failure is failure_of_call(case) and (functions := _functions(case, made)):
+    if made is not None and failure is failure_of_call(case) and (operations := _operations_at_fault(case, made)):
         device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
-        does = f"{functions}{_conditions(made)} {_does(case, made, failure)}"
-        return f"# {does} under torch.compile ({rung}, {device})"
+        does = _does(case, made, failure)
+        if operations[-1] != _operations_of(case.repro)[-1]:  # the result is that of another one
+            does = _LEADS_TO + does.removeprefix(_GIVES) if does.startswith(_GIVES) else does
+        functions = " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
+        return f"# {functions}{_conditions(made)} {does} under torch.compile ({rung}, {device})"
     at = f" with backend {inline_code(rung)}" if rung else ""
     if made is not None and has_proved_repro(case):
         conditions = _conditions(made)
@@ -80,21 +84,25 @@ def _in_short(message: str) -> str:
     return whole_words(strip_directories(without_tolerance(first_line(message))), _MAX_MESSAGE)
 
 
-def _functions(case: TriagedCase, made: MinifyDocument) -> str:
-    """The functions of torch in the failing graph, the last one first; empty where another one may be at fault, or what
-    the program registers or replaces in torch.
+def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
+    """The operations of the failing graph, by their functions of torch; empty where another one may be at fault, or
+    what the program registers or replaces in torch.
     """
     own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
     if not has_proved_repro(case) or made.level != "graph" or own:
-        return ""
-    tree = ast.parse(case.repro)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == _FUNCTION]
-    operations = [name for node in found for name in _operations(node)]
-    if len(operations) > _MAX_OPERATIONS:
-        at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
-        named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
-        operations = named if len(named) == len(at_fault) == 1 else []
-    return " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
+        return []
+    operations = _operations_of(case.repro)
+    if len(operations) <= _MAX_OPERATIONS:
+        return operations
+    at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
+    named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
+    return named if len(named) == len(at_fault) == 1 else []
+
+
+def _operations_of(repro: str) -> list[str]:
+    """The operations of the graph in a repro, in the order in which they run."""
+    functions = (node for node in ast.walk(ast.parse(repro)) if isinstance(node, ast.FunctionDef))
+    return [name for node in functions if node.name == _FUNCTION for name in _operations(node)]
 
 
 def _operations(function: ast.AST) -> Iterator[str]:
@@ -159,4 +167,4 @@ def _values(compared: ComparedDocument, of: str = "") -> str:
         return ""
     right, wrong = pairs.pop()
     of = next((f"{form[1:]} " for form in _FORMS if compared.rows[0].where.endswith(form)), of)
-    return f"gives {of}{inline_code(wrong)} instead of {inline_code(right)}"
+    return f"{_GIVES}{of}{inline_code(wrong)} instead of {inline_code(right)}"

@@ -114,7 +114,7 @@ def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, to
     minify = replace(case.minify, failure=failure)
     text = issue_text(replace(case, minify=minify))
     assert f"`wrong result: {told}`" in text.splitlines()[0]
-    assert f"it gives a wrong result: `{told}`." in text
+    assert f"the repro below gives a wrong result: `{told}`." in text
     assert of_program not in text
     unproved = issue_text(replace(case, minify=replace(minify, proved=False)))
     assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
@@ -426,7 +426,8 @@ def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
         failure = replace(shown, type=type_, message="changed: [torch.FloatTensor [2, 6]]")
         text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
         assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
-        assert f"it raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+        subject = "the repro below" if told == "[1, 1]" else "it"
+        assert f"{subject} raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
     reduced = replace(shown, message="\n  target: aten.erf.default")
     failure = replace(shown, message="no erf today")
     text = issue_text(replace(case, shown=reduced, minify=replace(case.minify, failure=failure)))
@@ -681,6 +682,16 @@ def a_wrong_graph(repro: str, message: str = "output 0 differs in 1 of 1 element
             GRAPH_OF_MORE,
             {"compared": ONE_ROW, "culprit": "nanmean"},
             "`torch.nanmean` gives `0` instead of `nan`",
+        ),
+        (
+            GRAPH_OF_MORE,  # the result is not that of exp
+            {"compared": ONE_ROW, "culprit": "exp"},
+            "`Tensor.exp` leads to `0` instead of `nan`",
+        ),
+        (
+            GRAPH_OF_MORE,
+            {"culprit": "exp"},
+            "`Tensor.exp` leads to a wrong result: `output 0 differs in 1 of 1 elements`",
         ),
     ],
 )
