@@ -46,6 +46,7 @@ _TENSORS = {
     "gradient": "a tensor that requires a gradient",
 }
 _QUALITIES = ("dtype", "value", *_TENSORS)  # kinds of conditions on tensors
+_OPERATORS = {"MatMult": "matmul", "Mult": "mul", "FloorDiv": "floor_divide", "Mod": "remainder"}  # as torch names them
 _KINDS = (*_QUALITIES, "setting", "argument")  # what says most comes first
 _VALUES = {"nan": "NaN", "inf": "infinity", "-inf": "negative infinity"}
 _OF_ONE_OPERATOR = ("lowering", "decomposition", "functionalization")  # kinds of culprits; a fusion has several
@@ -119,7 +120,8 @@ def _operations(function: ast.AST) -> Iterator[str]:
             if name.rpartition(".")[2] not in _MAKING:
                 yield name
         case ast.BinOp(op=op) | ast.AugAssign(op=op):
-            yield type(op).__name__.lower()
+            name = type(op).__name__
+            yield _OPERATORS.get(name, name.lower())
         case ast.Compare(ops=[op, *_]):
             yield type(op).__name__.lower()
         case ast.UnaryOp(operand=operand) if not isinstance(operand, ast.Constant):
@@ -154,9 +156,11 @@ def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> 
         kind = raised.rpartition(" ")[2]
         return f"does not raise {inline_code(_in_short(f'{kind}: {said}'))}"
     if type_ == "wrong result" and made.compared is not None:
-        values = _values(made.compared, "the gradient " * message.startswith("gradient: "))
+        values = _values(made.compared, "the gradient " * message.startswith("gradient"))
     else:
         values = ""
+    if message.startswith("gradient of "):  # of an input of the program
+        values = values or f"{_GIVES}a wrong gradient"
     return values or ending(replace(failure, where=None), type_, _in_short(message))
 
 

@@ -799,6 +799,9 @@ def test_a_wrong_result_is_searched_for_by_its_labels_and_a_plain_word_in_titles
     text = issue_text(replace(case, bisect=None, minify=minify))
     labels = "label%3A%22oncall%3A+pt2%22%2C%22module%3A+inductor%22"
     assert f"?q=is%3Aissue+{labels}+{words}>" in text
+    for rung, module in (("eager", "dynamo"), ("aot_eager", "pt2-dispatcher")):
+        text = issue_text(replace(case, bisect=None, minify=replace(minify, rung=rung)))
+        assert f"?q=is%3Aissue+{labels.replace('inductor', module)}+{words}>" in text
 
 
 def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> None:
