@@ -184,3 +184,21 @@ def test_two_decisions_of_which_each_is_enough_are_both_named(bisected: Bisected
     assert named == {("lowering", "view"), ("pattern", "pointless_view")}
     assert "each of them is enough for the failure: it is gone only with all off" in verdict.notes
     assert len(verdict.confirmed) == len(verdict.reproduce) == 3
+
+
+# Issue 194479: what is detached is the object that is returned, and so marked as one without a gradient.
+DETACHED = """
+def trunk(x):
+    y = torch.sin(x)
+    return y[:2], y.detach()
+x = torch.ones(4, requires_grad=True)
+torch.compile(trunk)(x)[0].sum().backward()
+assert x.grad is not None
+"""
+
+
+def test_a_pass_of_which_another_kind_does_the_same_has_its_line(bisected: Bisected) -> None:
+    verdict = bisected(f"import torch\n{DETACHED}")
+    named = {(culprit.group, culprit.name) for culprit in verdict.culprits}
+    assert named == {("lowering", "alias"), ("pass", "remove_noop_ops")}
+    assert any(culprit.nodes and culprit.lines for culprit in verdict.culprits if culprit.group == "pass")
