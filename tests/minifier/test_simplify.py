@@ -74,6 +74,18 @@ def test_a_view_of_sizes_that_no_input_has_shrinks() -> None:
     assert value.numel() == 1
 
 
+def test_sizes_of_tensors_that_the_graph_makes_shrink_too() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.new_full((8, 8), -7.0), -1)
+
+    def fills(module: fx.GraphModule) -> list[fx.Node]:
+        return list(module.graph.find_nodes(op="call_method", target="new_full"))
+
+    both = _runs_and(lambda module, *_: bool(fills(module)) and _has(torch.softmax)(module, []))
+    reduction = reduce_graph(_graph(f), [torch.randn(3)], both)
+    assert [node.args[1] for node in fills(reduction.graph_module)] == [(1, 1)]
+
+
 def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
     """Only the rows must be three; after a first step both rows and columns are three."""
 
