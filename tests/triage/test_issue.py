@@ -428,6 +428,9 @@ def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
         assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
         subject = "the repro below" if told == "[1, 1]" else "it"
         assert f"{subject} raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+    failure = replace(shown, message=f"{shown.message}\nfrom user code:\n  train.py")
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert "it raises `RuntimeError: changed" in text
     reduced = replace(shown, message="\n  target: aten.erf.default")
     failure = replace(shown, message="no erf today")
     text = issue_text(replace(case, shown=reduced, minify=replace(case.minify, failure=failure)))
