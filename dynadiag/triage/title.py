@@ -165,10 +165,12 @@ def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> 
 
 
 def _values(compared: ComparedDocument, of: str = "") -> str:
-    """Both values in a verb; empty if other places have others."""
+    """Both values in a verb, with ``of`` what they are: a gradient; empty if other places have others."""
     pairs = {(row.uncompiled, row.compiled) for row in compared.rows}
     if len(pairs) != 1:
         return ""
     right, wrong = pairs.pop()
+    if of and wrong == "None":
+        return f"{_GIVES}no gradient"
     of = next((f"{form[1:]} " for form in _FORMS if compared.rows[0].where.endswith(form)), of)
     return f"{_GIVES}{of}{inline_code(wrong)} instead of {inline_code(right)}"

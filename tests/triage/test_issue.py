@@ -687,6 +687,24 @@ def a_wrong_graph(repro: str, message: str = "output 0 differs in 1 of 1 element
             "`torch.nanmean` gives `0` instead of `nan`",
         ),
         (
+            GRAPH_OF_ONE,
+            {
+                "message": "gradient of input 'self.scale' differs in 8 of 8 elements",
+                "compared": replace(ONE_ROW, rows=(ValueRow("[0]", "tensor([1.])", "None"),)),
+            },
+            "`torch.nanmean` gives no gradient",
+        ),
+        (
+            GRAPH_OF_ONE,
+            {"message": "gradient of input 'self.scale' differs in 8 of 8 elements"},
+            "`torch.nanmean` gives a wrong gradient",
+        ),
+        (
+            GRAPH_OF_ONE.replace("torch.nanmean(x, 0)", "x @ x * 2"),
+            {"compared": ONE_ROW},
+            "mul after matmul gives `0` instead of `nan`",
+        ),
+        (
             GRAPH_OF_MORE,  # the result is not that of exp
             {"compared": ONE_ROW, "culprit": "exp"},
             "`Tensor.exp` leads to `0` instead of `nan`",
