@@ -127,8 +127,8 @@ def _description(case: TriagedCase) -> Iterator[str]:
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         subject = "it" if symptom is None else "a compiled call of the program"
-        told, own = error_of(failure, case), error_itself(failure)
-        if (told[0], _in_short(told[1])) != (own[0], _in_short(own[1])):  # the numbers are the repro's
+        shown, of_program = error_of(failure, case), error_itself(failure)
+        if (shown[0], _in_short(shown[1])) != (of_program[0], _in_short(of_program[1])):  # numbers are the repro's
             subject = "the repro below"
         passes_uncompiled = "" if symptom is not None and verdict == "found" else f" {sentence}"  # that is told
         sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}.{passes_uncompiled}{how}"
