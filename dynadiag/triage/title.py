@@ -18,7 +18,9 @@ from dynadiag.render.markdown import inline_code
 from dynadiag.triage.case import (
     TriagedCase,
     ending,
+    error_itself,
     error_of,
+    error_of_repro,
     failure_of,
     failure_of_call,
     has_proved_repro,
@@ -74,11 +76,17 @@ def title(case: TriagedCase) -> str:
         at += f",{conditions}" if conditions else ""
         if made.level == "source" and made.compared is not None and (values := _values(made.compared)):
             return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
-    type_, message = error_of(failure, case)
+    type_, message = _error(case, failure)
     said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
     culprits = dict.fromkeys(f"{each.kind} {inline_code(each.name)}" for each in parts_of_torch(case))
     named = f", at fault: {' and '.join(culprits)}" if 0 < len(culprits) <= _MAX_CULPRITS else ""
     return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
+
+
+def _error(case: TriagedCase, failure: FailureDocument) -> tuple[str, str]:
+    """The type and the message of the error at the rung that a title names."""
+    of_repro = error_of_repro(case)
+    return error_itself(of_repro) if of_repro is not None else error_of(failure, case)
 
 
 def _in_short(message: str) -> str:
@@ -150,7 +158,7 @@ def _quality(option: NeighbourDocument) -> str:
 
 def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> str:
     """What happens, in a verb: with one value where all that differ are alike, else with the message."""
-    type_, message = error_of(failure, case)
+    type_, message = _error(case, failure)
     raised, found, said = message.partition(NOT_RAISED)
     if found:
         kind = raised.rpartition(" ")[2]

@@ -418,6 +418,20 @@ def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
         assert f"?q=is%3Aissue+{words}+torch.compile>" in text
 
 
+def test_an_error_of_the_first_rung_that_is_another_than_the_programs_is_told_of_the_repro() -> None:
+    there = FailureDocument("exception", "RuntimeError", "view size is not compatible", "torch/_ops.py:8 in f", None)
+    case = a_case(shown=there)
+    assert case.minify is not None
+    own = replace(there, type="AssertionError", message="expected size 4==4", where="torch/_inductor/output_code.py:7")
+    text = issue_text(replace(case, minify=replace(case.minify, failure=own, rung="aot_eager")))
+    assert "with backend `aot_eager`: `RuntimeError: view size is not compatible`" in text.splitlines()[0]
+    assert "Compiled, it raises `AssertionError: expected size 4==4` in `torch/_inductor/output_code.py:7`. " in text
+    assert (
+        'Compiled with `backend="aot_eager"` (Dynamo and AOTAutograd), the repro below raises '
+        "`RuntimeError: view size is not compatible` in `torch/_ops.py:8 in f`. Uncompiled it passes." in text
+    )
+
+
 def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
     shown = FailureDocument("exception", "RuntimeError", "changed: [torch.FloatTensor [1, 1]]", None, None)
     case = a_case(shown=shown)
