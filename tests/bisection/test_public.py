@@ -202,3 +202,20 @@ def test_a_pass_of_which_another_kind_does_the_same_has_its_line(bisected: Bisec
     named = {(culprit.group, culprit.name) for culprit in verdict.culprits}
     assert named == {("lowering", "alias"), ("pass", "remove_noop_ops")}
     assert any(culprit.nodes and culprit.lines for culprit in verdict.culprits if culprit.group == "pass")
+
+
+# Issue 150114: the condition of a singular matrix is anything. A value diverges that another kernel writes.
+CONDITION = """
+def condition(x):
+    return torch.linalg.cond(torch.arctan(x))
+x = torch.ones(2, 2)
+torch.testing.assert_close(torch.compile(condition)(x), condition(x))
+"""
+
+
+def test_rounding_is_told_where_the_value_that_diverges_is_not_the_one_at_fault(bisected: Bisected) -> None:
+    verdict = bisected(f"import torch\n{CONDITION}")
+    if verdict.verdict == "passes":
+        pytest.skip("here the vectors of atan round as eager does")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("kernel", "atan")]
+    assert any("rounding" in note for note in verdict.notes), verdict.notes
