@@ -23,7 +23,7 @@ from dynadiag.bisection.failing_rung import (
 from dynadiag.bisection.ladder import (
     rung_plan,
 )
-from dynadiag.bisection.narrowing import compared_values
+from dynadiag.bisection.narrowing import compared_values, describe_diverged_value
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import OnTrial, TrialSearch
 from dynadiag.bisection.verdict import InterruptedSearch, Verdict
@@ -204,7 +204,7 @@ def _at_lowest_rung(bisection: Bisection, located: FailingRung, finding: Descent
 def _flaky_or_found(bisection: Bisection, located: FailingRung, finding: DescentResult) -> Verdict:
     if bisection.options.remarks:
         random = _random_number_notes(bisection, located)
-        bisection.notes += random or (_accuracy_notes(bisection, located) if finding.confirmed else [])
+        bisection.notes += random or (_accuracy_notes(bisection, located, finding) if finding.confirmed else [])
     bisection.notes += _traced_backward_notes(bisection, located)
     flaky = _flaky(bisection, finding)
     if flaky:
@@ -262,7 +262,7 @@ def _traced_backward_notes(bisection: Bisection, located: FailingRung) -> list[s
     return [_BACKWARD_FAILS_TOO] if same else []
 
 
-def _accuracy_notes(bisection: Bisection, located: FailingRung) -> list[str]:
+def _accuracy_notes(bisection: Bisection, located: FailingRung, finding: DescentResult) -> list[str]:
     """Of an assertion of the program that fails: whether a compiled call is wrong, or the assertion too strict."""
     failure = located.outcome.signature
     own = failure is not None and failure.type == "AssertionError" and not failure.where
@@ -270,7 +270,8 @@ def _accuracy_notes(bisection: Bisection, located: FailingRung) -> list[str]:
         return []
     plan, search = rung_plan(bisection.base, located.rung), bisection.search
     values = compared_values(replace(plan, record=()))
-    if search.known_status(values) is not None and search.run(*values).diverged_value:
+    diverged = describe_diverged_value(search.run(*values)) if search.known_status(values) is not None else ()
+    if diverged and {*diverged} <= {*finding.notes}:
         return []  # a note names it already
     judged = search.run(replace(plan, accuracy=True), "with --accuracy")
     if judged.signature is not None and judged.signature.is_wrong_result:

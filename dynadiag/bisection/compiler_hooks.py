@@ -37,6 +37,7 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 # Passes that are no optimizations: a graph with their operators cannot be lowered without them.
 _MANDATORY_PASSES = ("decompose_", "stable_sort", "fix_auto_functionalized")
 _compiling: list[GraphModule] = []  # graphs that Inductor is compiling, the innermost last
+_mandatory: list[str] = []  # mandatory passes that are running, the innermost last
 
 
 def install() -> None:
@@ -135,7 +136,11 @@ def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]
     """One pass over an FX graph, by torch or the user."""
     name = observer.passname
     if name.startswith(_MANDATORY_PASSES):
-        return inner(observer, function)
+        _mandatory.append(name)
+        try:
+            return inner(observer, function)
+        finally:
+            _mandatory.pop()
     here = _position((observer.subsystem or "").removesuffix("_passes") or None)
     occurrence = TRIAL.occurrence("pass", _key(name, here=here))
     shown, lines = torch_private.describe_pass(name, function)
@@ -150,7 +155,9 @@ def _pass(inner: Callable[..., Any], observer: Any, function: Callable[..., Any]
 
 
 def _pattern(check: Callable[..., Any], entry: Any, match: Any) -> Any:
-    """Whether one match is replaced. A check that raises is a part of its pattern."""
+    """Whether one match is replaced. A check that raises is a part of its pattern. A mandatory pass has no choice."""
+    if _mandatory:
+        return check(match)
     try:
         matches = check(match)
     except Exception:

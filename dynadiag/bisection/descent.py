@@ -97,7 +97,7 @@ def descend(search: TrialSearch, base: Plan, rung: str, recorded: Outcome) -> De
     named = [c for c in classes if names_decision(recorded, [p for p in recorded.points if p.group == c])]
     for names, helped in _explaining_kinds(search, part.plan, classes, named, _statuses_when_gone(search, base, rung)):
         if len(names) > 1:
-            result = _search_each(search, base, names, helped)
+            result = _search_each(search, base, names, helped, recorded)
             if result.confirmed:
                 return replace(result, notes=(*notes, *result.notes))
             notes.extend(result.notes)
@@ -372,15 +372,20 @@ def _inlined(point: Decision) -> str:
     return f"the value of {value} is computed inside {where}, not stored{rounded}"
 
 
-def _search_each(search: TrialSearch, base: Plan, kinds: Sequence[str], helped: Outcome) -> DescentResult:
+def _search_each(
+    search: TrialSearch, base: Plan, kinds: Sequence[str], helped: Outcome, recorded: Outcome
+) -> DescentResult:
     """Find the culprits of several kinds, each of which is enough for the failure. Those of one kind are searched with
-    the other kinds off. ``helped`` is the outcome with all of them off.
+    the other kinds off. ``helped`` is the outcome with all of them off, and ``recorded`` that with all on, which says
+    what a pass did.
     """
     found: list[DescentResult] = []
+    on = {point.key: point for point in recorded.points}
     for name in kinds:
         others = (switch_all_off(other) for other in kinds if other != name)
         alone = replace(base, switches=(*base.switches, *others))
-        result = find_culprits(search, alone, name, {p.key: p for p in helped.points if p.group == name})
+        points = {point.key: on.get(point.key, point) for point in helped.points if point.group == name}
+        result = find_culprits(search, alone, name, points)
         if not result.confirmed:
             return DescentResult(notes=result.notes)
         found.append(result)

@@ -44,4 +44,4 @@ def report_nodes(key: str, nodes: list[Node]) -> None:
 
 
 def _computed(node: Node) -> tuple[Any, ...]:
-    return node.op, node.target, str(node.args), str(node.kwargs)
+    return node.op, node.target, str(node.args), str(node.kwargs), torch_private.copied_arguments(node)

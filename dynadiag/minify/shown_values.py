@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,28 @@ class _Difference:
 def show_values(left: Any, right: Any) -> None:
     """Report both values to the search, by the part that differs most: others may differ by rounding."""
     digests = _digest(left), _digest(right)
-    pairs = zip(_leaves(left), _leaves(right), strict=False)
-    differing = [found for (place, a), (_, b) in pairs if (found := _compared(place, a, b)).rows]
+    differing = [found for place, a, b in _pairs(left, right) if (found := _compared(place, a, b)).rows]
     most = max(differing, key=lambda found: found.size, default=_Difference())
     TRIAL.send(ValuesCompared(digests, most.rows, most.apart, most.total))
+
+
+def _pairs(left: Any, right: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The parts of lists, tuples and dicts that stand in one place of both; where these have no parts in common, or a
+    few plain values, they are one.
+    """
+    if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+        keys: Iterable[Any] = left
+    elif _is_whole(left) or _is_whole(right) or len(left) != len(right) or (_is_plain(left) and _is_plain(right)):
+        yield place, left, right
+        return
+    else:
+        keys = range(len(left))
+    for key in keys:
+        yield from _pairs(left[key], right[key], f"{place}[{key!r}]")
+
+
+def _is_whole(value: Any) -> bool:
+    return not isinstance(value, list | tuple)
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -73,7 +91,8 @@ def _digest(value: Any) -> str:
 
 def _compared(place: str, left: Any, right: Any) -> _Difference:
     if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)):
-        same = left == right or (left != left and right != right)  # NaN
+        plain = all(not isinstance(each, dict) and (_is_whole(each) or _is_plain(each)) for each in (left, right))
+        same = plain and (left == right or (left != left and right != right))  # NaN
         return _Difference(((place, *_texts(left, right)),) if not same else ())
     for form in ("dtype", "shape"):
         if (one := getattr(left, form)) != (other := getattr(right, form)):

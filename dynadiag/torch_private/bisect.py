@@ -82,6 +82,14 @@ def traced_user_lines() -> list[tuple[str, int]]:
     return [line] if line else []
 
 
+def copied_arguments(node: Node) -> str:
+    """Return as text which arguments of a functionalized operator are copied before it writes to them.
+
+    Inductor's pass ``reinplace_inplaceable_ops`` decides that, and notes it nowhere else. Empty if it did not.
+    """
+    return str(node.meta.get("only_clone_these_tensors", ""))
+
+
 def target_name(node: Node) -> str:
     """Return what a node of Dynamo's graph calls, by name: a function with its module, an operator, a method, or a
     module.

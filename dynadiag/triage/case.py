@@ -138,6 +138,16 @@ def error_of(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     return type_, of + shown[1]
 
 
+def error_of_repro(case: TriagedCase) -> FailureDocument | None:
+    """The error of the proved repro, where torch raises another one in the program: at the first rung that fails, one
+    culprit may show as another error than further up.
+    """
+    made, shown = failure_of_call(case), case.shown
+    if made is None or shown is None or not has_proved_repro(case) or made.where is None or shown.where is None:
+        return None
+    return shown if error_itself(made)[0] != error_itself(shown)[0] else None
+
+
 def _has_words(message: str) -> bool:
     return any(one.isalpha() and other.isalpha() for one, other in pairwise(message))
 

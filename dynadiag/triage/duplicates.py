@@ -17,6 +17,7 @@ from dynadiag.triage.case import (
     operator_name,
     parts_of_torch,
     raises_itself,
+    rung_of,
     without_comments,
 )
 from dynadiag.trial.outcome import NOT_RAISED
@@ -52,7 +53,12 @@ _SAYS_LITTLE = frozenset(
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 # Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
-_LABELS = 'label:"oncall: pt2","module: inductor"'
+_LABELS = 'label:"oncall: pt2","module: {}"'
+_MODULES = {  # of torch's labels, by rung; Inductor's at those that are not here
+    "eager": "dynamo",
+    "aot_eager": "pt2-dispatcher",
+    "aot_eager_decomp_partition": "pt2-dispatcher",
+}
 _PLAIN_WORD = re.compile("[A-Za-z]+_?")
 
 
@@ -83,7 +89,10 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     first = ["is:issue"]
     if kind == "wrong result" and names and not said:
         words = names[:1]
-        first += [_LABELS, *(["in:title"] * (_PLAIN_WORD.fullmatch(names[0]) is not None))]
+        first += [
+            _LABELS.format(_MODULES.get(rung_of(case) or "", "inductor")),
+            *(["in:title"] * (_PLAIN_WORD.fullmatch(names[0]) is not None)),
+        ]
     else:
         words = [*(said or [kind] * (failure.kind != "exit")), *names[:1], file, "torch.compile"]
     plain = dict.fromkeys(word for text in words for word in _SEARCHED_WORD.findall(text))

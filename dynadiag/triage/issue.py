@@ -31,6 +31,7 @@ from dynadiag.triage.case import (
     ending,
     error_itself,
     error_of,
+    error_of_repro,
     failure_of,
     failure_of_call,
     has_proved_repro,
@@ -127,7 +128,15 @@ def _description(case: TriagedCase) -> Iterator[str]:
         compiled = f"Compiled with {_BACKENDS[rung]}" if rung in _BACKENDS else "Compiled"
         how = " Each compiled call was compared with its uncompiled self." if case.accuracy else ""
         subject = "it" if symptom is None else "a compiled call of the program"
+        shown, of_program = error_of(failure, case), error_itself(failure)
+        if (shown[0], _in_short(shown[1])) != (of_program[0], _in_short(of_program[1])):  # numbers are the repro's
+            subject = "the repro below"
         passes_uncompiled = "" if symptom is not None and verdict == "found" else f" {sentence}"  # that is told
+        other = error_of_repro(case)
+        if other is not None:
+            told = ending(other, *map(_in_short, error_itself(other)))
+            passes_uncompiled = f" {compiled}, the repro below {told}.{passes_uncompiled}"
+            compiled = "Compiled"
         sentence = f"{compiled}, {subject} {_how_it_fails(failure, case)}.{passes_uncompiled}{how}"
     yield sentence
     if not passes:

@@ -18,7 +18,9 @@ from dynadiag.render.markdown import inline_code
 from dynadiag.triage.case import (
     TriagedCase,
     ending,
+    error_itself,
     error_of,
+    error_of_repro,
     failure_of,
     failure_of_call,
     has_proved_repro,
@@ -46,9 +48,11 @@ _TENSORS = {
     "gradient": "a tensor that requires a gradient",
 }
 _QUALITIES = ("dtype", "value", *_TENSORS)  # kinds of conditions on tensors
+_OPERATORS = {"MatMult": "matmul", "Mult": "mul", "FloorDiv": "floor_divide", "Mod": "remainder"}  # as torch names them
 _KINDS = (*_QUALITIES, "setting", "argument")  # what says most comes first
 _VALUES = {"nan": "NaN", "inf": "infinity", "-inf": "negative infinity"}
 _OF_ONE_OPERATOR = ("lowering", "decomposition", "functionalization")  # kinds of culprits; a fusion has several
+_GIVES, _LEADS_TO = "gives ", "leads to "
 _FORMS = (".dtype", ".shape")  # the ends of places that are no elements
 
 
@@ -59,42 +63,55 @@ def title(case: TriagedCase) -> str:
         passes = case.bisect is not None and case.bisect.verdict == "passes"
         return f"# torch.compile{': no failure' if passes else ''}"
     made, rung = case.minify, rung_of(case)
-    if made is not None and failure is failure_of_call(case) and (functions := _functions(case, made)):
+    if made is not None and failure is failure_of_call(case) and (operations := _operations_at_fault(case, made)):
         device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
-        does = f"{functions}{_conditions(made)} {_does(case, made, failure)}"
-        return f"# {does} under torch.compile ({rung}, {device})"
+        does = _does(case, made, failure)
+        if operations[-1] != _operations_of(case.repro)[-1]:  # the result is that of another one
+            does = _LEADS_TO + does.removeprefix(_GIVES) if does.startswith(_GIVES) else does
+        functions = " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
+        return f"# {functions}{_conditions(made)} {does} under torch.compile ({rung}, {device})"
     at = f" with backend {inline_code(rung)}" if rung else ""
     if made is not None and has_proved_repro(case):
         conditions = _conditions(made)
         at += f",{conditions}" if conditions else ""
         if made.level == "source" and made.compared is not None and (values := _values(made.compared)):
             return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
-    type_, message = error_of(failure, case)
+    type_, message = _error(case, failure)
     said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
     culprits = dict.fromkeys(f"{each.kind} {inline_code(each.name)}" for each in parts_of_torch(case))
     named = f", at fault: {' and '.join(culprits)}" if 0 < len(culprits) <= _MAX_CULPRITS else ""
     return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"
 
 
+def _error(case: TriagedCase, failure: FailureDocument) -> tuple[str, str]:
+    """The type and the message of the error at the rung that a title names."""
+    of_repro = error_of_repro(case)
+    return error_itself(of_repro) if of_repro is not None else error_of(failure, case)
+
+
 def _in_short(message: str) -> str:
     return whole_words(strip_directories(without_tolerance(first_line(message))), _MAX_MESSAGE)
 
 
-def _functions(case: TriagedCase, made: MinifyDocument) -> str:
-    """The functions of torch in the failing graph, the last one first; empty where another one may be at fault, or what
-    the program registers or replaces in torch.
+def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
+    """The operations of the failing graph, by their functions of torch; empty where another one may be at fault, or
+    what the program registers or replaces in torch.
     """
     own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
     if not has_proved_repro(case) or made.level != "graph" or own:
-        return ""
-    tree = ast.parse(case.repro)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == _FUNCTION]
-    operations = [name for node in found for name in _operations(node)]
-    if len(operations) > _MAX_OPERATIONS:
-        at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
-        named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
-        operations = named if len(named) == len(at_fault) == 1 else []
-    return " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
+        return []
+    operations = _operations_of(case.repro)
+    if len(operations) <= _MAX_OPERATIONS:
+        return operations
+    at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
+    named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
+    return named if len(named) == len(at_fault) == 1 else []
+
+
+def _operations_of(repro: str) -> list[str]:
+    """The operations of the graph in a repro, in the order in which they run."""
+    functions = (node for node in ast.walk(ast.parse(repro)) if isinstance(node, ast.FunctionDef))
+    return [name for node in functions if node.name == _FUNCTION for name in _operations(node)]
 
 
 def _operations(function: ast.AST) -> Iterator[str]:
@@ -111,7 +128,8 @@ def _operations(function: ast.AST) -> Iterator[str]:
             if name.rpartition(".")[2] not in _MAKING:
                 yield name
         case ast.BinOp(op=op) | ast.AugAssign(op=op):
-            yield type(op).__name__.lower()
+            name = type(op).__name__
+            yield _OPERATORS.get(name, name.lower())
         case ast.Compare(ops=[op, *_]):
             yield type(op).__name__.lower()
         case ast.UnaryOp(operand=operand) if not isinstance(operand, ast.Constant):
@@ -140,23 +158,27 @@ def _quality(option: NeighbourDocument) -> str:
 
 def _does(case: TriagedCase, made: MinifyDocument, failure: FailureDocument) -> str:
     """What happens, in a verb: with one value where all that differ are alike, else with the message."""
-    type_, message = error_of(failure, case)
+    type_, message = _error(case, failure)
     raised, found, said = message.partition(NOT_RAISED)
     if found:
         kind = raised.rpartition(" ")[2]
         return f"does not raise {inline_code(_in_short(f'{kind}: {said}'))}"
     if type_ == "wrong result" and made.compared is not None:
-        values = _values(made.compared, "the gradient " * message.startswith("gradient: "))
+        values = _values(made.compared, "the gradient " * message.startswith("gradient"))
     else:
         values = ""
+    if message.startswith("gradient of "):  # of an input of the program
+        values = values or f"{_GIVES}a wrong gradient"
     return values or ending(replace(failure, where=None), type_, _in_short(message))
 
 
 def _values(compared: ComparedDocument, of: str = "") -> str:
-    """Both values in a verb; empty if other places have others."""
+    """Both values in a verb, with ``of`` what they are: a gradient; empty if other places have others."""
     pairs = {(row.uncompiled, row.compiled) for row in compared.rows}
     if len(pairs) != 1:
         return ""
     right, wrong = pairs.pop()
+    if of and wrong == "None":
+        return f"{_GIVES}no gradient"
     of = next((f"{form[1:]} " for form in _FORMS if compared.rows[0].where.endswith(form)), of)
-    return f"gives {of}{inline_code(wrong)} instead of {inline_code(right)}"
+    return f"{_GIVES}{of}{inline_code(wrong)} instead of {inline_code(right)}"

@@ -9,6 +9,7 @@ from minifier.graph_problem import Case
 from minifier.search import BudgetSpentError, Oracle
 from minifier.simplify.loop_carries import fewer_carries
 from minifier.simplify.plain_graphs import (
+    fewer_elements,
     fewer_outputs,
     folded_constants,
     inferred_views,
@@ -26,6 +27,7 @@ from minifier.simplify.plain_inputs import (
     fill_inputs,
     fillable_inputs,
     in_float32,
+    non_finite_first,
     without_aliasing,
     without_grad,
 )
@@ -40,6 +42,7 @@ __all__ = ["CaseProblem", "simplify"]
 _PASSES: tuple[tuple[str, Variants], ...] = (
     ("outputs", fewer_outputs),
     ("outputs", without_unread_rewraps),
+    ("elements", fewer_elements),
     ("subgraphs", single_results),
     ("subgraphs", values_as_operands),
     ("subgraphs", smaller_subgraphs),
@@ -51,6 +54,7 @@ _PASSES: tuple[tuple[str, Variants], ...] = (
     ("sizes", static_sizes),
     ("views", inferred_views),
     ("storage", without_aliasing),
+    ("values", non_finite_first),
     ("shapes", shrink_all_sizes),
     ("shapes", shrink_one_size),
     ("shapes", shrink_one_axis),

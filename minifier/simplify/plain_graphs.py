@@ -20,6 +20,7 @@ from minifier.tensors import leaves, map_leaves, same_metadata
 from minifier.torch_private import only_rewraps
 
 __all__ = [
+    "fewer_elements",
     "fewer_outputs",
     "folded_constants",
     "inferred_views",
@@ -57,6 +58,53 @@ def _in_place(node: fx.Node) -> bool:
         return node.target in _IN_PLACE
     name = operation_name(node)
     return name.endswith("_") and not name.endswith("__")
+
+
+def fewer_elements(case: Case) -> Iterator[Case]:
+    """A list that an operation takes (`cat`, a foreach operator), without one element, the last first. Where there is a
+    result for each element, that result must only be returned, and goes too.
+    """
+    for node, value in _values(case):
+        for length in {
+            len(listed) for listed in (*node.args, *node.kwargs.values()) if _is_list_of_nodes(node, listed)
+        }:
+            results = _results(node) if isinstance(value, (tuple, list)) and len(value) == length else {}
+            for place in reversed(range(length)):
+                if place not in results or {user.op for user in results[place].users} <= {"output"}:
+                    yield _without_element(case, node.name, length, place, renumbered=bool(results))
+
+
+def _is_list_of_nodes(node: fx.Node, value: Any) -> bool:
+    listed = isinstance(value, (tuple, list)) and len(value) > 1 and node.op.startswith("call_")
+    return listed and node.target is not operator.getitem and all(isinstance(element, fx.Node) for element in value)
+
+
+def _results(node: fx.Node) -> dict[int, fx.Node]:
+    """The nodes that take one of several results of a node, by its place; none if something else reads the node."""
+    found = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+    return found if len(found) == len(node.users) else {}
+
+
+def _without_element(case: Case, name: str, length: int, place: int, *, renumbered: bool) -> Case:
+    copied = copy_case(case)
+    graph = copied.module.graph
+    node = next(node for node in graph.nodes if node.name == name)
+    before = set(node.all_input_nodes)
+
+    def cut(value: Any) -> Any:
+        long = _is_list_of_nodes(node, value) and len(value) == length
+        return type(value)(element for i, element in enumerate(value) if i != place) if long else value
+
+    node.args, node.kwargs = tuple(map(cut, node.args)), {key: cut(value) for key, value in node.kwargs.items()}
+    for index, result in sorted(_results(node).items()) if renumbered else ():
+        if index == place:
+            output = graph.output_node()
+            output.args = (tuple(each for each in output.args[0] if each is not result),)
+            graph.erase_node(result)
+        elif index > place:
+            result.args = (node, index - 1)
+    _erase_unread(before)
+    return without_unread_inputs(_recompiled(copied, case.inputs))
 
 
 def without_unread_rewraps(case: Case) -> Iterator[Case]:
@@ -149,11 +197,17 @@ def _folded(case: Case, name: str, value: torch.Tensor) -> Case:
     node.replace_all_uses_with(constant)
     before = set(node.all_input_nodes)
     graph.erase_node(node)
-    while unread := [node for node in before if not node.users]:
-        for node in unread:
-            before = (before | set(node.all_input_nodes)) - {node}
-            graph.erase_node(node)
+    _erase_unread(before)
     return _recompiled(copied, case.inputs)
+
+
+def _erase_unread(nodes: Collection[fx.Node]) -> None:
+    """Erase those of the nodes that nothing reads, and what they alone read. Inputs stay."""
+    left = {node for node in nodes if node.op != "placeholder"}
+    while unread := [node for node in left if not node.users]:
+        for node in unread:
+            left = (left | {read for read in node.all_input_nodes if read.op != "placeholder"}) - {node}
+            node.graph.erase_node(node)
 
 
 def inlined_modules(case: Case) -> Iterator[Case]:

@@ -20,6 +20,7 @@ __all__ = [
     "fillable_inputs",
     "in_float32",
     "make_filled",
+    "non_finite_first",
     "without_aliasing",
     "without_grad",
 ]
@@ -68,6 +69,27 @@ def contiguous(case: Case) -> Iterator[Case]:
 def without_grad(case: Case) -> Iterator[Case]:
     """Inputs without `requires_grad`: all, then one at a time."""
     yield from _changed(case, lambda v: v.requires_grad, lambda v: v.detach().clone())
+
+
+def non_finite_first(case: Case) -> Iterator[Case]:
+    """Inputs with their first NaN or infinity as the first element, which is the last one to go: all, then one at a
+    time.
+    """
+    yield from _changed(case, lambda v: any(_place_of_non_finite(v)), _rolled)
+
+
+def _place_of_non_finite(value: torch.Tensor) -> list[int]:
+    """Where a plain tensor has its first NaN or infinity; empty if it has none."""
+    if value.layout is not torch.strided or not value.is_contiguous() or value.dtype.is_complex:
+        return []
+    found: list[list[int]] = (~value.detach().isfinite()).nonzero()[:1].tolist()
+    return found[0] if found else []
+
+
+def _rolled(value: torch.Tensor) -> torch.Tensor:
+    place = _place_of_non_finite(value)
+    rolled = value.detach().roll([-at for at in place], list(range(value.dim())))
+    return rolled.requires_grad_(value.requires_grad)
 
 
 def fill_all_inputs(case: Case) -> Iterator[Case]:

@@ -25,6 +25,9 @@ _MAX_VIEW_STARTS = (1, sys.maxsize)
 _VIEWS = frozenset(
     {"view", "_unsafe_view", "reshape", "expand", "repeat", "unflatten"}
 )  # operations with size arguments
+# Operations that make a tensor of no other, with its sizes as arguments.
+_FACTORIES = frozenset(("arange", "empty", "eye", "full", "ones", "rand", "randn", "zeros"))
+_MAKING = _FACTORIES | {"new_empty", "new_full", "new_ones", "new_zeros"}
 
 
 def shrink_all_sizes(case: Case) -> Iterator[Case]:
@@ -108,11 +111,12 @@ def _is_smaller(one: Any, other: Any) -> bool:
 
 
 def _sizes(case: Case) -> set[int]:
-    """The sizes of the inputs, and the sizes in the view operations of the graph."""
+    """The sizes of the inputs, and those that the graph has in views and for the tensors that it makes."""
     given = {size for value in case.inputs if isinstance(value, torch.Tensor) for size in value.shape}
-    calls = (node for node in case.module.graph.nodes if node.op in ("call_function", "call_method"))
+    calls = [node for node in case.module.graph.nodes if node.op in ("call_function", "call_method")]
     views = [node for node in calls if operation_name(node) in _VIEWS]
     named = {leaf for node in views for leaf in leaves(node.args[1:]) if type(leaf) is int}
+    named |= {n for node in calls if operation_name(node) in _MAKING for n in leaves(node.args) if type(n) is int}
     return {size for size in given | named if size > 1}
 
 
@@ -129,7 +133,10 @@ def _resized(case: Case, sizes: Mapping[int, int]) -> Iterator[Case]:
     numbers = tuple(sizes.get(v, v) if type(v) is int else v for v in case.inputs)
     renamed = _renamed(case, sizes)
     largest = min(sizes.values())
-    for inputs in _with_shapes(numbers, shapes):
+    smaller = list(_with_shapes(numbers, shapes))
+    if renamed is not None and not smaller:  # no input has this size
+        yield Case(renamed, numbers)
+    for inputs in smaller:
         for module in (renamed, case.module) if renamed is not None else (case.module,):
             yield Case(module, inputs)
             fitting = tuple(_wrap_indices(v, largest) for v in inputs)
@@ -217,7 +224,7 @@ def _rename(node: fx.Node, table: Mapping[int, int]) -> tuple[Any, Any]:
     def swap(leaf: Any) -> Any:
         return table.get(leaf, leaf) if type(leaf) is int else leaf
 
-    inside = node.op == "call_method" and node.target in _VIEWS
+    inside = (node.op == "call_method" and node.target in _VIEWS) or operation_name(node) in _MAKING
     args = tuple(map_leaves(swap, a) if inside or isinstance(a, (tuple, list, slice)) else a for a in node.args)
     kwargs = {k: map_leaves(swap, v) if isinstance(v, (tuple, list)) else v for k, v in node.kwargs.items()}
     return args, kwargs

@@ -18,7 +18,7 @@ _KEPT = frozenset(("backend", "device", "dtype", "generator", "layout", "require
 _TESTING = "torch.testing."
 _DTYPES = {
     **dict.fromkeys(("float16", "half", "bfloat16", "float64", "double", "complex64", "complex128"), "float32"),
-    **dict.fromkeys(("uint8", "int8", "int16", "short", "int32", "int"), "int64"),
+    **dict.fromkeys(("bool", "uint8", "int8", "int16", "short", "int32", "int"), "int64"),
 }
 _CASTS = {"half": "float", "bfloat16": "float", "double": "float"}  # methods of tensors and modules
 _SPECIAL = frozenset(("nan", "inf"))

@@ -88,6 +88,20 @@ def scale(x):
 x = torch.zeros(1, dtype=torch.int64)
 assert torch.equal(torch.compile(scale)(x), scale(x))
 """
+# The copy that a custom operator reads is removed, and its writes are put in place: it gets one tensor twice.
+CLONED = """
+@torch.library.custom_op("public::reverse_into", mutates_args=("to",))
+def reverse_into(source: torch.Tensor, to: torch.Tensor) -> None:
+    for index in range(len(source)):
+        to[-1 - index] = source[index]
+def mirror(x):
+    before = x.clone()
+    reverse_into(before, x)
+    return x * 2
+x = torch.arange(4.0)
+want = mirror(x.clone())
+assert torch.equal(torch.compile(mirror)(x), want)
+"""
 
 # Zeros without memory: ATen hands them on, so that each kernel crashes that uses them next.
 WITHOUT_MEMORY = """
@@ -113,6 +127,14 @@ torch.compile(read)(z)
         pytest.param(REINPLACED, "inductor", "pass", ("reinplace_inplaceable_ops",), "slice_scatter", id="198094"),
         pytest.param(
             SHARED, "inductor", "pass", ("remove_noop_ops", "reinplace_inplaceable_ops"), "copy_", id="195484"
+        ),
+        pytest.param(
+            CLONED,
+            "inductor",
+            "pass",
+            ("remove_noop_ops", "reinplace_inplaceable_ops"),
+            "reverse_into(before, x)",
+            id="198031",
         ),
         pytest.param(FORWARD_DERIVATIVE, "eager", "frame", ("slope",), "def slope", id="192985"),
         pytest.param(OVERLAP, "aot_eager", "functionalization", ("mul_",), "x.mul_(2)", id="139789"),
@@ -162,3 +184,38 @@ def test_two_decisions_of_which_each_is_enough_are_both_named(bisected: Bisected
     assert named == {("lowering", "view"), ("pattern", "pointless_view")}
     assert "each of them is enough for the failure: it is gone only with all off" in verdict.notes
     assert len(verdict.confirmed) == len(verdict.reproduce) == 3
+
+
+# Issue 194479: what is detached is the object that is returned, and so marked as one without a gradient.
+DETACHED = """
+def trunk(x):
+    y = torch.sin(x)
+    return y[:2], y.detach()
+x = torch.ones(4, requires_grad=True)
+torch.compile(trunk)(x)[0].sum().backward()
+assert x.grad is not None
+"""
+
+
+def test_a_pass_of_which_another_kind_does_the_same_has_its_line(bisected: Bisected) -> None:
+    verdict = bisected(f"import torch\n{DETACHED}")
+    named = {(culprit.group, culprit.name) for culprit in verdict.culprits}
+    assert named == {("lowering", "alias"), ("pass", "remove_noop_ops")}
+    assert any(culprit.nodes and culprit.lines for culprit in verdict.culprits if culprit.group == "pass")
+
+
+# Issue 150114: the condition of a singular matrix is anything. A value diverges that another kernel writes.
+CONDITION = """
+def condition(x):
+    return torch.linalg.cond(torch.arctan(x))
+x = torch.ones(2, 2)
+torch.testing.assert_close(torch.compile(condition)(x), condition(x))
+"""
+
+
+def test_rounding_is_told_where_the_value_that_diverges_is_not_the_one_at_fault(bisected: Bisected) -> None:
+    verdict = bisected(f"import torch\n{CONDITION}")
+    if verdict.verdict == "passes":
+        pytest.skip("here the vectors of atan round as eager does")
+    assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("kernel", "atan")]
+    assert any("rounding" in note for note in verdict.notes), verdict.notes

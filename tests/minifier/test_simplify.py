@@ -74,6 +74,18 @@ def test_a_view_of_sizes_that_no_input_has_shrinks() -> None:
     assert value.numel() == 1
 
 
+def test_sizes_of_tensors_that_the_graph_makes_shrink_too() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.new_full((8, 8), -7.0), -1)
+
+    def fills(module: fx.GraphModule) -> list[fx.Node]:
+        return list(module.graph.find_nodes(op="call_method", target="new_full"))
+
+    both = _runs_and(lambda module, *_: bool(fills(module)) and _has(torch.softmax)(module, []))
+    reduction = reduce_graph(_graph(f), [torch.randn(3)], both)
+    assert [node.args[1] for node in fills(reduction.graph_module)] == [(1, 1)]
+
+
 def test_sizes_that_became_equal_by_shrinking_go_on_by_themselves() -> None:
     """Only the rows must be three; after a first step both rows and columns are three."""
 
@@ -194,6 +206,13 @@ def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callabl
     assert torch.equal(reduction.inputs[0], plain.get(name, x))
 
 
+def test_a_nan_that_matters_is_all_that_is_left() -> None:
+    x = torch.rand(3, 4)
+    x[1, 2] = float("nan")
+    reduction = reduce_graph(_graph(lambda x: torch.relu(x)), [x], _runs_and(lambda _, x: bool(x.isnan().any())))
+    assert torch.equal(reduction.inputs[0].isnan(), torch.tensor([[True]]))
+
+
 def test_one_input_that_matters_does_not_keep_the_others() -> None:
     def fails(module: fx.GraphModule, values: list[Any]) -> bool:
         return any(isinstance(v, torch.Tensor) and 5.0 in v for v in values) and _has(torch.add)(module, values)
@@ -256,6 +275,32 @@ def test_what_is_done_in_place_need_not_be_returned() -> None:
     reduction = reduce_graph(_graph(f), [torch.randn(2)], both)
     (returned,) = reduction.graph_module.graph.output_node().args[0]
     assert returned.target in ("mul_", "add_")
+
+
+def test_a_list_that_an_operation_takes_has_no_element_more_than_needed() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.sin(), y, torch.tanh(z)])
+
+    reduction = reduce_graph(_graph(f), [torch.randn(2)] * 3, _has(torch.cat))
+    (joined,) = operations(reduction.graph_module)
+    assert len(joined.args[0]) == len(reduction.inputs) == 1
+    both = _runs_and(lambda module, *_: _has(torch.cat, torch.tanh)(module, []))
+    reduction = reduce_graph(_graph(f), [torch.randn(2)] * 3, both)
+    tanh, joined = operations(reduction.graph_module)
+    assert joined.args[0] == [tanh]
+
+
+def test_of_an_operator_with_a_result_for_each_element_one_may_be_left() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        halves = torch._foreach_div([x, y, z], [z, x, y])
+        return halves[0], halves[2] + 1
+
+    def divides_by_x(module: fx.GraphModule, *_: Any) -> bool:
+        return any("x" in map(str, node.args[1]) for node in operations(module) if node.target is torch._foreach_div)
+
+    reduction = reduce_graph(_graph(f), [torch.rand(2), torch.rand(2), torch.rand(2)], _runs_and(divides_by_x))
+    (divide,) = (node for node in operations(reduction.graph_module) if node.target is torch._foreach_div)
+    assert [len(listed) for listed in divide.args] == [1, 1]
 
 
 def test_outputs_that_something_reads_are_kept_only_if_they_matter() -> None:

@@ -114,7 +114,7 @@ def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, to
     minify = replace(case.minify, failure=failure)
     text = issue_text(replace(case, minify=minify))
     assert f"`wrong result: {told}`" in text.splitlines()[0]
-    assert f"it gives a wrong result: `{told}`." in text
+    assert f"the repro below gives a wrong result: `{told}`." in text
     assert of_program not in text
     unproved = issue_text(replace(case, minify=replace(minify, proved=False)))
     assert f"`wrong result: {of_program}`" in unproved.splitlines()[0]
@@ -418,6 +418,20 @@ def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
         assert f"?q=is%3Aissue+{words}+torch.compile>" in text
 
 
+def test_an_error_of_the_first_rung_that_is_another_than_the_programs_is_told_of_the_repro() -> None:
+    there = FailureDocument("exception", "RuntimeError", "view size is not compatible", "torch/_ops.py:8 in f", None)
+    case = a_case(shown=there)
+    assert case.minify is not None
+    own = replace(there, type="AssertionError", message="expected size 4==4", where="torch/_inductor/output_code.py:7")
+    text = issue_text(replace(case, minify=replace(case.minify, failure=own, rung="aot_eager")))
+    assert "with backend `aot_eager`: `RuntimeError: view size is not compatible`" in text.splitlines()[0]
+    assert "Compiled, it raises `AssertionError: expected size 4==4` in `torch/_inductor/output_code.py:7`. " in text
+    assert (
+        'Compiled with `backend="aot_eager"` (Dynamo and AOTAutograd), the repro below raises '
+        "`RuntimeError: view size is not compatible` in `torch/_ops.py:8 in f`. Uncompiled it passes." in text
+    )
+
+
 def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
     shown = FailureDocument("exception", "RuntimeError", "changed: [torch.FloatTensor [1, 1]]", None, None)
     case = a_case(shown=shown)
@@ -426,7 +440,11 @@ def test_an_exception_is_told_as_the_proved_repro_raises_it() -> None:
         failure = replace(shown, type=type_, message="changed: [torch.FloatTensor [2, 6]]")
         text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
         assert f"`{type_}: changed: [torch.FloatTensor {told}]`" in text.splitlines()[0]
-        assert f"it raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+        subject = "the repro below" if told == "[1, 1]" else "it"
+        assert f"{subject} raises `{type_}: changed: [torch.FloatTensor {told}]`." in text
+    failure = replace(shown, message=f"{shown.message}\nfrom user code:\n  train.py")
+    text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
+    assert "it raises `RuntimeError: changed" in text
     reduced = replace(shown, message="\n  target: aten.erf.default")
     failure = replace(shown, message="no erf today")
     text = issue_text(replace(case, shown=reduced, minify=replace(case.minify, failure=failure)))
@@ -682,6 +700,34 @@ def a_wrong_graph(repro: str, message: str = "output 0 differs in 1 of 1 element
             {"compared": ONE_ROW, "culprit": "nanmean"},
             "`torch.nanmean` gives `0` instead of `nan`",
         ),
+        (
+            GRAPH_OF_ONE,
+            {
+                "message": "gradient of input 'self.scale' differs in 8 of 8 elements",
+                "compared": replace(ONE_ROW, rows=(ValueRow("[0]", "tensor([1.])", "None"),)),
+            },
+            "`torch.nanmean` gives no gradient",
+        ),
+        (
+            GRAPH_OF_ONE,
+            {"message": "gradient of input 'self.scale' differs in 8 of 8 elements"},
+            "`torch.nanmean` gives a wrong gradient",
+        ),
+        (
+            GRAPH_OF_ONE.replace("torch.nanmean(x, 0)", "x @ x * 2"),
+            {"compared": ONE_ROW},
+            "mul after matmul gives `0` instead of `nan`",
+        ),
+        (
+            GRAPH_OF_MORE,  # the result is not that of exp
+            {"compared": ONE_ROW, "culprit": "exp"},
+            "`Tensor.exp` leads to `0` instead of `nan`",
+        ),
+        (
+            GRAPH_OF_MORE,
+            {"culprit": "exp"},
+            "`Tensor.exp` leads to a wrong result: `output 0 differs in 1 of 1 elements`",
+        ),
     ],
 )
 def test_a_title_names_the_function_what_it_needs_and_both_values(
@@ -788,6 +834,9 @@ def test_a_wrong_result_is_searched_for_by_its_labels_and_a_plain_word_in_titles
     text = issue_text(replace(case, bisect=None, minify=minify))
     labels = "label%3A%22oncall%3A+pt2%22%2C%22module%3A+inductor%22"
     assert f"?q=is%3Aissue+{labels}+{words}>" in text
+    for rung, module in (("eager", "dynamo"), ("aot_eager", "pt2-dispatcher")):
+        text = issue_text(replace(case, bisect=None, minify=replace(minify, rung=rung)))
+        assert f"?q=is%3Aissue+{labels.replace('inductor', module)}+{words}>" in text
 
 
 def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> None:

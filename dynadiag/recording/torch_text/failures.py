@@ -223,6 +223,9 @@ def compared_values(message: str) -> str | None:
 
     >>> compared_values("Tensor-likes are not close!\\n\\nMismatched elements: 2 / 24 (8.3%)")
     '2 of 24 elements differ'
+    >>> nan = "Greatest absolute difference: nan at index (0,) (up to 1e-05 allowed)"
+    >>> compared_values(f"Tensor-likes are not close!\\n\\nMismatched elements: 1 / 2 (50.0%)\\n{nan}")
+    '1 of 2 elements differ'
     >>> compared_values("Scalars are not close!\\n\\nExpected 3.0 but got inf.")
     'inf instead of 3.0'
     """
@@ -231,7 +234,7 @@ def compared_values(message: str) -> str | None:
     apart, largest, scalars = _MISMATCHED.search(message), _LARGEST.search(message), _SCALARS.search(message)
     if apart is None:
         return f"{scalars[2]} instead of {scalars[1]}" if scalars else message.partition("\n")[0]
-    by = f", by up to {float(largest[1]):.3g}" if largest else ""
+    by = f", by up to {float(largest[1]):.3g}" if largest and largest[1] != "nan" else ""
     return f"{apart[1]} of {apart[2]} elements differ{by}"
 
 

@@ -109,14 +109,20 @@ def bind_parameters(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
 
 
 def parameters_to_attributes(tree: ast.Module, seen: Seen) -> Iterator[list[Edit]]:
-    """Pass what a function reads of an object, if that is one attribute: `f(a.b)` in place of `f(a)`."""
+    """Pass what a function reads of an object, if that is one attribute: `f(a.b)` in place of `f(a)`. A method, which
+    nothing sets, is called where it was: a bound one as an argument is no smaller, and another thing to a compiler.
+    """
     calls = Calls(tree, seen)
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    values = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    methods = {node for node in attributes if node in called and node.attr not in values}
     for function in _callables(tree):
         for parameter in _parameters(function, calls):
             reads = set(uses_of(function, parameter.arg))
-            whole = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in reads]
+            whole = [n for n in attributes if n.value in reads]
             arguments = [_argument(function, parameter, call, bound) for call, bound in calls.callers(function)]
-            if len({n.attr for n in whole}) == 1 and len(whole) == len(reads) and arguments:
+            if len({n.attr for n in whole}) == 1 and len(whole) == len(reads) and arguments and not methods & {*whole}:
                 edit: dict[ast.AST, ast.AST] = {n: ast.Name(parameter.arg, n.ctx) for n in whole}
                 given: dict[ast.AST, ast.AST] = {
                     a: ast.Attribute(a, whole[0].attr, ast.Load()) for a in arguments if a is not None

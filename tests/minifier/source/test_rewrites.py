@@ -308,6 +308,14 @@ def test_jumps_of_an_inner_loop_stay() -> None:
     assert render(apply_edit(tree, group[0])) == "for y in z:\n    break\nif y:\n    pass\n"
 
 
+def test_a_method_is_not_passed_in_place_of_its_object() -> None:
+    method = ast.parse("def f(d):\n    d.move_to_end('a')\nf(entries)\n")
+    assert list(definitions.parameters_to_attributes(method, Observed().of(method))) == []
+    layer = ast.parse("def f(m):\n    return m.layer(1)\nmodel.layer = abs\nf(model)\n")
+    ((edit,),) = definitions.parameters_to_attributes(layer, Observed().of(layer))
+    assert "f(model.layer)" in render(apply_edit(layer, edit))
+
+
 def test_a_field_stays_until_its_arguments_go() -> None:
     tree = ast.parse("@dataclass\nclass A:\n    n: int\n    m: int = 1\nk: int = 3\nA(2)\n")
     (group,) = statements.drop_unused(tree, Observed().of(tree))
