@@ -52,7 +52,8 @@ def class_names() -> list[str]:
         if table.endswith("_MAPPING_NAMES"):
             for value in classes.values():
                 names |= {value} if isinstance(value, str) else set(value)
-    return sorted(name for name in names if "For" in name or name.endswith(("Model", "Encoder", "Decoder", "Backbone")))
+    ends = ("Model", "Encoder", "Decoder", "Backbone")
+    return sorted(name for name in names if not name.endswith("Config") and ("For" in name or name.endswith(ends)))
 
 
 def model_and_inputs(name: str, mode: str) -> tuple[torch.nn.Module, dict[str, Any]]:
@@ -97,8 +98,13 @@ def _model(name: str, strength: str, mode: str) -> torch.nn.Module:
     config = class_.config_class()
     _shrink(config, strength)
     torch.manual_seed(0)
-    with contextlib.suppress(Exception):
-        config.tie_word_embeddings = False
+    given: dict[str, Any] = {"tie_word_embeddings": False}  # and what some classes refuse to be without
+    given |= {key: 8 for key in ("prediction_length", "context_length") if getattr(config, key, 8) is None}
+    if getattr(config, "languages", None) and getattr(config, "default_language", "") is None:
+        given["default_language"] = config.languages[0]
+    for key, value in given.items():
+        with contextlib.suppress(Exception):
+            setattr(config, key, value)
     model = class_(config)
     if sum(each.numel() for each in model.parameters()) > 300_000_000:
         raise ValueError(f"{name}: too large")
@@ -211,6 +217,9 @@ def _inputs(model: Any) -> Iterator[dict[str, Any]]:
         yield media
     if texts:
         yield texts
+        if "decoder_input_ids" in texts:
+            yield {**texts, **_ended(model.config, texts["input_ids"])}
+        yield {key: value[:, None].repeat(1, 2, 1) for key, value in texts.items()}  # two choices
     main = getattr(model, "main_input_name", None)
     if main in ("inputs", "past_values"):
         yield from _other(model.config, names, generator)
@@ -234,6 +243,13 @@ def _texts(config: Any, names: list[str], generator: torch.Generator) -> dict[st
     if "bbox" in names:
         made["bbox"] = torch.zeros(_BATCH, _LENGTH, 4, dtype=torch.long)
     return made
+
+
+def _ended(config: Any, ids: torch.Tensor) -> dict[str, Any]:
+    """The text for both sides, with its end marked: what classifies reads the output at the marks of the input."""
+    ended = ids.clone()
+    ended[:, -1] = getattr(config, "eos_token_id", None) or 0
+    return {"input_ids": ended, "decoder_input_ids": ended.clone()}
 
 
 def _images(config: Any, names: list[str], generator: torch.Generator) -> Iterator[dict[str, Any]]:
