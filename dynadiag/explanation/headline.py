@@ -153,8 +153,8 @@ def _left(run: RunRecords, findings: Sequence[Finding]) -> str:
         given = first is not None and (first.function.startswith(DDP) or run.begins_calls(first.file, first.function))
         if first is None or not given or (first.file, first.function) in made:
             continue  # a part of it that stands before a break has a graph
-        if not run.is_compiled_below(first.compile_id):
-            return f"Nothing of {first.function} is compiled: {item.title}."
+        below = " itself is compiled, only what it calls" if run.is_compiled_below(first.compile_id) else " is compiled"
+        return f"Nothing of {first.function}{below}: {item.title}."
     skipped = [item for item in findings if item.rule == Rule.UNCOMPILED and item.advice]
     return f"Not all is compiled: {skipped[0].title}." if skipped else ""
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import torch
+
+import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.headline import Headline
 from dynadiag.explanation.rules import Rule
@@ -107,6 +111,26 @@ def test_a_break_splits_and_a_fatal_one_fails() -> None:
 def test_breaks_that_left_nothing_are_named_as_the_reason() -> None:
     found = judge(compiles=(a_compile(outcome="break"),), roots=(a_break(),))
     assert (found.severity, "1 graph break left nothing" in found.sentence) == ("warning", True)
+
+
+def test_a_function_left_to_python_leads_where_what_it_calls_is_compiled(tmp_path: Path) -> None:
+    def step(v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    def loop(v: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            v = step(v)
+            if v.sum() > 100:
+                v = v - 1
+        return v
+
+    torch._dynamo.reset()
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(loop, backend="eager")(torch.ones(3))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        sentence = explain(recording).headline.sentence
+    assert "loop itself is compiled, only what it calls: Data-dependent branching; in a loop" in sentence
+    assert sentence.startswith("Nothing of ")
 
 
 def test_nothing_compiled_says_why() -> None:
