@@ -135,7 +135,7 @@ def _without_repeats(entries: Iterable[FixEntry]) -> Iterator[FixEntry]:
 
 def _entry(fix: Fix, project: Project) -> FixEntry:
     if fix.candidate is None:
-        tried = ("rejected", "every change that was considered is wrong here")
+        tried = ("rejected", "none of the changes that were considered is proved")
         verdict, title = tried if fix.rejected else ("none", _none(fix))
         place, why = _place_of(fix.problem, project), _why_left(fix.problem)
         return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.advice)

@@ -299,7 +299,8 @@ class SourceTrials:
     def _log(self, key: str, outcome: Outcome, text: str, label: str) -> None:
         status = "pass" if outcome.passed else "same" if self.matches(outcome, text) else "different"
         self.search.log.add(key, outcome, status, f"source: {label}")
-        shown = f"source, {label}: best {self.best_tokens} tokens"
+        best = f", best so far {self.best_tokens} tokens" if self.best_tokens else ""  # none before the first reduction
+        shown = f"source, {label}{best}"
         self.search.on_trial(self.search.log.count, shown, status, outcome.seconds)
 
     @contextmanager
