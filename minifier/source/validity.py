@@ -13,6 +13,7 @@ __all__ = ["can_run", "makes_unset_tensor"]
 
 _ALWAYS_BOUND = frozenset(
     {*dir(builtins), "__name__", "__file__", "__doc__", "__class__", "__qualname__", "__module__"}
+    | {"__conditional_annotations__"}  # of a module with `x: int = 3`, in Python 3.14
 )
 _UNSET = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 

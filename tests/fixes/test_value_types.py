@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import libcst as cst
 import pytest
 
-from dynadiag.fixes.rewrites.value_types import type_in_text
+from dynadiag.fixes.rewrites.value_types import all_locals, type_in_text
 
 HEAD = "def f(self, x, n: int, m: int = None, *, k: float = 1.0, name: str, t: torch.Tensor):\n"
 
@@ -40,3 +42,21 @@ def test_what_the_text_does_not_say_has_no_type(value: str) -> None:
 @pytest.mark.parametrize("body", ["n = x", "n += 1", "for n in x: pass", "g = lambda n: n", "(n := x)", "del n"])
 def test_a_name_that_is_bound_again_has_no_type(body: str) -> None:
     assert type_of("n", body) is None
+
+
+_GENERIC = [
+    pytest.param(
+        "def f[T](x: T) -> T: y = x",
+        marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 knows no type parameters"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["def f(x: int): y: int = x", "@keep(lambda z: z)\ndef f(x, /, *, by=lambda z: z): import math as y", *_GENERIC],
+)
+def test_locals_are_those_of_the_function_itself(text: str) -> None:
+    function = cst.parse_module(f"{text}\n").body[0]
+    assert isinstance(function, cst.FunctionDef)
+    assert all_locals(function) - {"by"} == {"x", "y"}
