@@ -101,13 +101,12 @@ def search_link(case: TriagedCase) -> Iterator[str]:
 
 
 def _names_at_fault(case: TriagedCase) -> list[str]:
-    """The operators and passes at fault. A custom operator is the program's, a fusion has several, and a node that no
-    line of the program names may be one of a decomposition (`amax` of a softmax) or a constant.
+    """The operators and passes at fault. A custom operator is the program's, a fusion or a kernel may have several, and
+    a node that no line of the program names may be one of a decomposition (`amax` of a softmax) or a constant.
     """
     text = without_comments(case.repro if has_proved_repro(case) else case.program)
-    named = [
-        (part, operator_name(part.name)) for part in parts_of_torch(case) if part.kind not in ("operator", "fusion")
-    ]
+    parts = [part for part in parts_of_torch(case) if part.kind not in ("operator", "fusion") and "+" not in part.name]
+    named = [(part, operator_name(part.name)) for part in parts]
     named = [(part, name) for part, name in named if not name.startswith("_")]
     found = [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]
     return found if len({name for _, name in named}) == 1 else []  # of several, none may be what others met

@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 # Ways to fill a tensor, the simplest first. Zeros are not first: fresh memory is often zero, so a wrong read would show
-# in one process and not in the next.
-FILLS = ("ones", "zeros", "arange", "randn")
+# in one process and not in the next. "full" has minus ones: where a failure needs numbers below zero, chance need not
+# draw them.
+FILLS = ("ones", "zeros", "arange", "full", "randn")
 # The seed of inputs that are written as torch.randn. They are drawn in the order of the inputs.
 SEED = 0
 
@@ -135,6 +136,8 @@ def make_filled(fill: str, like: torch.Tensor) -> torch.Tensor:
         return torch.ones(shape, dtype=dtype, device=like.device)
     if fill == "arange":
         return torch.arange(like.numel()).reshape(shape).to(like.device, dtype)
+    if fill == "full":
+        return torch.full(shape, -1).to(like.device, dtype)
     return torch.randn(shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(like.device, dtype)
 
 

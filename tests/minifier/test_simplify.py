@@ -188,6 +188,7 @@ def test_a_gpu_is_asked_for_no_row_that_is_not_there() -> None:
         ("ones", lambda x: True),
         ("zeros", lambda x: bool(x.min() == 0)),
         ("arange", lambda x: x.flatten()[1:].gt(x.flatten()[:-1]).all() and x.min() == 0),
+        ("full", lambda x: bool((x < 0).any())),
         ("randn", lambda x: bool((x < 0).any() and (x > 0).any())),
         ("real", lambda x: 123.0 in x),
     ],
@@ -195,7 +196,7 @@ def test_a_gpu_is_asked_for_no_row_that_is_not_there() -> None:
 def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callable[[torch.Tensor], bool]) -> None:
     x = (
         torch.tensor([-1.0, 123.0, 5.0])
-        if name in ("randn", "real")
+        if name in ("full", "randn", "real")
         else torch.tensor([0.0, 7.0, 9.0]) + (name == "ones")
     )
     fails = _runs_and(lambda module, x: x.shape == (3,) and bool(needed(x)))
@@ -203,6 +204,7 @@ def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callabl
     with torch.random.fork_rng():
         torch.manual_seed(0)
         plain = {"zeros": torch.zeros(3), "ones": torch.ones(3), "arange": torch.arange(3.0), "randn": torch.randn(3)}
+    plain["full"] = torch.full((3,), -1.0)
     assert torch.equal(reduction.inputs[0], plain.get(name, x))
 
 

@@ -849,6 +849,13 @@ def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> 
         assert "+in%3Atitle+roll>" in text
 
 
+def test_a_kernel_of_several_operators_is_searched_for_by_what_the_repro_calls() -> None:
+    part = ReproCulpritDocument("kernel", "view+amax+amin", None)
+    repro = "import torch\ndef g(x):\n    return x.amin(1)\n"
+    text = issue_text(replace(a_wrong_graph(repro, bisected=(part,)), bisect=None))
+    assert "+in%3Atitle+amin>" in text
+
+
 def test_what_of_torch_decorates_a_function_is_searched_for_first() -> None:
     repro = (
         "import torch\n@torch.compiler.region\ndef g(x):\n    return torch.sin(x)\nassert torch.compile(g)(1) == 2\n"
