@@ -105,10 +105,13 @@ def symptom_of(case: TriagedCase) -> FailureDocument | None:
 
 
 def rung_of(case: TriagedCase) -> str | None:
-    """The rung at which the failure of `failure_of` is seen first: at a lower one another failure may show."""
+    """The rung at which the failure of `failure_of` is seen first: at a lower one another failure may show. None where
+    nothing need be compiled for it.
+    """
     if case.minify is not None and case.minify.failure is not None and case.minify.rung is not None:
         return case.minify.rung
-    return case.bisect.rung if case.bisect is not None else None
+    found = case.bisect.rung if case.bisect is not None else None
+    return None if found == "uncompiled" else found
 
 
 def parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:

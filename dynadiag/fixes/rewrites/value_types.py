@@ -24,10 +24,7 @@ def type_in_text(function: cst.FunctionDef, value: cst.BaseExpression) -> str | 
 
 def all_locals(function: cst.FunctionDef) -> set[str]:
     """The names of a function's own, however it binds them."""
-    around = symtable.symtable(cst.Module([]).code_for_node(function), "f", "exec").get_children()
-    inside = [each for scope in around for each in scope.get_children()]  # of a generic one, below its type parameters
-    scopes = [each for each in [*around, *inside] if isinstance(each, symtable.Function)]  # annotations have scopes too
-    scope = next(each for each in scopes if each.get_name() == function.name.value)
+    (scope,) = symtable.symtable(cst.Module([]).code_for_node(function), "f", "exec").get_children()
     return {each.get_name() for each in scope.get_symbols() if each.is_local()}
 
 
