@@ -88,7 +88,7 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
     names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2].replace("__init__.py", "")
-    kind = "wrong result" if own else type_
+    kind = "wrong result" if own or failure.kind == "nan" else type_
     first = ["is:issue"]
     if kind == "wrong result" and names and not said:
         words = names[:1]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -206,6 +206,27 @@ def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callabl
         plain = {"zeros": torch.zeros(3), "ones": torch.ones(3), "arange": torch.arange(3.0), "randn": torch.randn(3)}
     plain["full"] = torch.full((3,), -1.0)
     assert torch.equal(reduction.inputs[0], plain.get(name, x))
+
+
+def test_integers_that_must_differ_do_not_make_numbers_random() -> None:
+    def pick(left: torch.Tensor, right: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return table[left], table[right]
+
+    def fails(module: fx.GraphModule, values: Sequence[Any]) -> bool:
+        one, other = module(*values)
+        return bool((one != other).any())
+
+    draw = torch.Generator().manual_seed(0)
+    values = [torch.tensor([1, 2]), torch.tensor([3, 0]), torch.randn(4, 3, generator=draw)]
+    reduction = reduce_graph(_graph(pick), values, fails)
+    assert [value.tolist() for value in reduction.inputs] == [[1], [0], [[0.0], [1.0]]]
+
+
+def test_what_lies_between_elements_is_as_plain_as_they_are() -> None:
+    x = torch.rand(10)[::2]
+    fails = _runs_and(lambda module, x: x.stride() == (2,) and x.numel() == 5)
+    (found,) = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails).inputs
+    assert found.as_strided((9,), (1,)).tolist() == [1.0] * 9
 
 
 def test_a_nan_that_matters_is_all_that_is_left() -> None:

@@ -210,7 +210,7 @@ def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
         ("exit", "3", "exit code 3", "ends with `exit code 3`"),
         ("exit", "1", "exit code 1: too few", "ends with `exit code 1: too few`"),
         ("hang", "timeout", "did not end in time", "does not end"),
-        ("nan", "nan", "GraphModule: output 0", "gives NaN where it gives none uncompiled: `output 0`"),
+        ("nan", "nan", "GraphModule: output 0", "gives NaN or infinity where it is finite uncompiled: `output 0`"),
     ],
 )
 def test_its_first_sentence_says_how_it_fails(kind: str, type_: str, message: str, said: str) -> None:
