@@ -208,6 +208,13 @@ def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callabl
     assert torch.equal(reduction.inputs[0], plain.get(name, x))
 
 
+def test_the_one_value_that_matters_is_left_wherever_it_is() -> None:
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 500.0, 5.0], [6.0, 7.0, 8.0]])
+    fails = _runs_and(lambda module, x: bool((x > 100).any()))
+    (found,) = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails).inputs
+    assert found.tolist() == [[500.0]]
+
+
 def test_integers_that_must_differ_do_not_make_numbers_random() -> None:
     def pick(left: torch.Tensor, right: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return table[left], table[right]
