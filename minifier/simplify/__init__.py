@@ -87,8 +87,8 @@ def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
 
 
 def _simplify_values(simplifier: Simplifier) -> None:
-    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails, if there is one. Where
-    there is none the values matter, and perhaps only the last of them.
+    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails. Where there is none
+    the values matter, and perhaps only the last of them.
     """
     if simplifier.take_first(fill_all_inputs):
         return
