@@ -884,6 +884,14 @@ def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> 
         assert "+in%3Atitle+roll>" in text
 
 
+def test_what_is_not_finite_is_searched_for_as_other_wrong_results() -> None:
+    case = a_wrong_graph("import torch\ntorch.relu()\n", bisected=(ReproCulpritDocument("lowering", "relu", None),))
+    assert case.minify is not None
+    failure = FailureDocument("nan", "nan", "GraphModule: output 0 differs", None, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert "+in%3Atitle+relu>" in text
+
+
 def test_a_kernel_of_several_operators_is_searched_for_by_what_the_repro_calls() -> None:
     part = ReproCulpritDocument("kernel", "view+amax+amin", None)
     repro = "import torch\ndef g(x):\n    return x.amin(1)\n"
