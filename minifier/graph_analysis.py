@@ -131,8 +131,7 @@ def analyze(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphAnalysis:
             recorder.values = interpret(module, inputs, frozenset(n for group in on for n in group)).values
     except Exception as error:
         raise ReductionError(
-            f"the graph does not run uncompiled on these inputs ({type(error).__name__}: {_first_line(error)}): "
-            "give inputs on which it does"
+            f"the graph does not run uncompiled on these inputs ({type(error).__name__}: {_first_line(error)})"
         ) from error
     values = tuple(recorder.values.get(i) for i in range(len(nodes)))
     reads = tuple(tuple(place[arg] for arg in node.all_input_nodes) for node in nodes)

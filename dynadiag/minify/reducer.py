@@ -217,7 +217,8 @@ class _Reducer:
         try:
             yield torch_private.trace_aten_graph(self._capture.module, inputs)
         except Exception as error:  # noqa: BLE001 - a custom operation may raise anything when it is traced
-            TRIAL.send(Note(f"the ATen operators of the graph cannot be traced: {error}"))
+            said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            TRIAL.send(Note(f"the ATen operators of the graph cannot be traced ({said})"))
 
     def _fails_standalone(self, module: GraphModule, inputs: list[Any]) -> Outcome | None:
         """Find a way to compile the standalone graph that fails as the program does; static shapes come first.

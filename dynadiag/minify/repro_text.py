@@ -18,7 +18,7 @@ from dynadiag.trial.signature import Signature
 
 __all__ = ["ReproSpec", "call_sites", "header"]
 
-_KINDS = {"wrong_result": "wrong result", "nan": "NaN where there is none uncompiled", "signal": "crash"}
+_KINDS = {"wrong_result": "wrong result", "nan": "NaN or infinity where uncompiled is finite", "signal": "crash"}
 
 
 @dataclass(frozen=True, slots=True)

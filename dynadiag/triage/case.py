@@ -40,6 +40,7 @@ _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows
 _IN_PROGRAM = " in a statement of its own"  # of an exception that neither torch nor a library raises
+_NOT_FINITE = "NaN or infinity where it is finite uncompiled"
 _OF_THE_PROGRAM = ("frame", "graph")  # culprits whose names say nothing to a maintainer
 
 
@@ -105,10 +106,13 @@ def symptom_of(case: TriagedCase) -> FailureDocument | None:
 
 
 def rung_of(case: TriagedCase) -> str | None:
-    """The rung at which the failure of `failure_of` is seen first: at a lower one another failure may show."""
+    """The rung at which the failure of `failure_of` is seen first: at a lower one another failure may show. None where
+    nothing need be compiled for it.
+    """
     if case.minify is not None and case.minify.failure is not None and case.minify.rung is not None:
         return case.minify.rung
-    return case.bisect.rung if case.bisect is not None else None
+    found = case.bisect.rung if case.bisect is not None else None
+    return None if found == "uncompiled" else found
 
 
 def parts_of_torch(case: TriagedCase) -> list[CulpritDocument | ReproCulpritDocument]:
@@ -164,7 +168,7 @@ def error_itself(failure: FailureDocument) -> tuple[str, str]:
         return code, failure.message.removeprefix(code).removeprefix(": ")
     if asserts(failure):
         return "wrong result", f"{_ASSERTION}: {message}" if message.strip() else _ASSERTION
-    return type_.replace("wrong_result", "wrong result"), message
+    return {"wrong_result": "wrong result", "nan": _NOT_FINITE}.get(type_, type_), message
 
 
 def asserts(failure: FailureDocument) -> bool:
@@ -201,7 +205,7 @@ def ending(failure: FailureDocument, type_: str, message: str) -> str:
     """The verb of a failure, with these words."""
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
-    plain = {"nan": "gives NaN where it gives none uncompiled", "hang": "does not end", "memory": "runs out of memory"}
+    plain = {"nan": f"gives {_NOT_FINITE}", "hang": "does not end", "memory": "runs out of memory"}
     if failure.kind in plain:
         return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
     if failure.kind == "signal":

@@ -59,6 +59,7 @@ _MODULES = {  # of torch's labels, by rung; Inductor's at those that are not her
     "aot_eager": "pt2-dispatcher",
     "aot_eager_decomp_partition": "pt2-dispatcher",
 }
+_NAMED_ERROR = re.compile(r"\w(Error|Exception)\b")
 _PLAIN_WORD = re.compile("[A-Za-z]+_?")
 
 
@@ -78,14 +79,16 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     message = first_line(message).removeprefix("error: ")
     vague = vague and not message.startswith(_TARGET)  # an assertion without words
     names = _names_at_fault(case)
-    # Type and message of what the program raises itself are its own, and searched for only where there is no name.
-    own = raises_itself(failure) and bool(names or _called_methods(case))
+    # Type and message of what the program raises itself are its own, and searched for only where there is no name. So
+    # are the words with which it exits, unless they name an error.
+    raised = raises_itself(failure) or (failure.kind == "exit" and not _NAMED_ERROR.search(message))
+    own = raised and bool(names or _called_methods(case))
     missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
     names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
-    file = (failure.where or "").partition(":")[0].rpartition("/")[2]
-    kind = "wrong result" if own else type_
+    file = (failure.where or "").partition(":")[0].rpartition("/")[2].replace("__init__.py", "")
+    kind = "wrong result" if own or failure.kind == "nan" else type_
     first = ["is:issue"]
     if kind == "wrong result" and names and not said:
         words = names[:1]
@@ -101,13 +104,12 @@ def search_link(case: TriagedCase) -> Iterator[str]:
 
 
 def _names_at_fault(case: TriagedCase) -> list[str]:
-    """The operators and passes at fault. A custom operator is the program's, a fusion has several, and a node that no
-    line of the program names may be one of a decomposition (`amax` of a softmax) or a constant.
+    """The operators and passes at fault. A custom operator is the program's, a fusion or a kernel may have several, and
+    a node that no line of the program names may be one of a decomposition (`amax` of a softmax) or a constant.
     """
     text = without_comments(case.repro if has_proved_repro(case) else case.program)
-    named = [
-        (part, operator_name(part.name)) for part in parts_of_torch(case) if part.kind not in ("operator", "fusion")
-    ]
+    parts = [part for part in parts_of_torch(case) if part.kind not in ("operator", "fusion") and "+" not in part.name]
+    named = [(part, operator_name(part.name)) for part in parts]
     named = [(part, name) for part, name in named if not name.startswith("_")]
     found = [name for part, name in named if part.kind != "lowering" or "." in part.name or name in text]
     return found if len({name for _, name in named}) == 1 else []  # of several, none may be what others met

@@ -61,7 +61,10 @@ def argument_to_float64(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return _WIDER.get(value, value)
     if isinstance(value, torch.Tensor) and value.dtype in _WIDER:
-        return value.to(_WIDER[value.dtype])
+        wide = value.to(_WIDER[value.dtype])
+        # An operator such as as_strided_copy reads memory by the layout, and what lies between the elements.
+        has_layout = value.layout is not torch.strided or wide.stride() == value.stride()
+        return wide if has_layout else _Float64Copier().copied(value)
     return value
 
 
@@ -127,13 +130,17 @@ class _Float64Copier:
     def __call__(self, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not _is_floating(leaf):
             return leaf
+        return self.copied(leaf).requires_grad_(leaf.requires_grad)
+
+    def copied(self, leaf: torch.Tensor) -> torch.Tensor:
+        """The copy of one tensor, which requires no gradient."""
         if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
-            return _float64_copy(leaf)
+            return to_float64(leaf.detach())
         flat = self._whole_storage(leaf.detach())
         with torch.no_grad():
             copy = torch.empty(0, dtype=flat.dtype, device=flat.device)
             copy.set_(flat.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride())
-        return copy.requires_grad_(leaf.requires_grad)
+        return copy
 
     def _whole_storage(self, leaf: torch.Tensor) -> torch.Tensor:
         """The whole storage of a tensor, as one float64 tensor."""

@@ -30,7 +30,7 @@ def factory_call(tensor: torch.Tensor) -> str | None:
         torch.random.set_rng_state(state)
     first = tensor.reshape(-1)[:1]
     if tensor.numel() > 1 and _same_bits(first.expand(tensor.shape), tensor):
-        return f"torch.full({_shape(tensor)}, {_number(first)}{_dtype(tensor)})"
+        return _factory_source("full", tensor)
     return None
 
 
@@ -70,6 +70,8 @@ def _factory_source(kind: str, tensor: torch.Tensor) -> str:
     shape = ", ".join(map(str, tensor.shape)) or "()"
     if kind == "arange":
         return _arange(tensor)
+    if kind == "full":
+        return f"torch.full({_shape(tensor)}, {_number(tensor.reshape(-1)[:1])}{_dtype(tensor)})" + _device(tensor)
     if kind == "randn" and not tensor.is_floating_point() and not tensor.is_complex():
         return f"torch.randn({shape}).to({tensor.dtype})" + _device(tensor)
     if kind == "randn" and tensor.dtype is not torch.float32:

@@ -31,7 +31,7 @@ from minifier.simplify.plain_inputs import (
     without_aliasing,
     without_grad,
 )
-from minifier.simplify.shapes import shrink_all_sizes, shrink_one_axis, shrink_one_dimension, shrink_one_size
+from minifier.simplify.shapes import keep_last, shrink_all_sizes, shrink_one_axis, shrink_one_dimension, shrink_one_size
 from minifier.simplify.simplifier import CaseProblem, Simplifier, Variants
 from minifier.simplify.smaller_vmaps import single_results, values_as_operands
 from minifier.simplify.subgraphs import fewer_operands, smaller_subgraphs
@@ -87,7 +87,9 @@ def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
 
 
 def _simplify_values(simplifier: Simplifier) -> None:
-    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails, if there is one."""
+    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails. Where there is none
+    the values matter, and perhaps only the last of them.
+    """
     if simplifier.take_first(fill_all_inputs):
         return
     start = simplifier.case
@@ -98,3 +100,5 @@ def _simplify_values(simplifier: Simplifier) -> None:
             if simplifier.try_variant(fill_inputs(start, tried)):
                 kinds = tried
                 break
+    if len(kinds) < len(fillable_inputs(start)):
+        simplifier.take_all(keep_last)

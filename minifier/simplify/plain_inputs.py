@@ -10,7 +10,7 @@ import torch
 from minifier.aliasing import aliased_groups, aliased_inputs, covering_storage, move_views
 from minifier.graph_problem import Case
 from minifier.simplify.simplifier import all_then_each
-from minifier.tensors import compact_copy
+from minifier.tensors import compact_copy, span
 
 __all__ = [
     "FILLS",
@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 # Ways to fill a tensor, the simplest first. Zeros are not first: fresh memory is often zero, so a wrong read would show
-# in one process and not in the next.
-FILLS = ("ones", "zeros", "arange", "randn")
+# in one process and not in the next. "full" has minus ones: where a failure needs numbers below zero, chance need not
+# draw them.
+FILLS = ("ones", "zeros", "arange", "full", "randn")
 # The seed of inputs that are written as torch.randn. They are drawn in the order of the inputs.
 SEED = 0
 
@@ -93,9 +94,12 @@ def _rolled(value: torch.Tensor) -> torch.Tensor:
 
 
 def fill_all_inputs(case: Case) -> Iterator[Case]:
-    """All inputs filled in the same way, in the order of `FILLS`."""
+    """All inputs filled in the same way, in the order of `FILLS`. Integers are not drawn: few that are drawn are plain,
+    and each input may be plainer by itself.
+    """
     places = fillable_inputs(case)
-    for kind in FILLS:
+    drawn = all(case.inputs[i].is_floating_point() or case.inputs[i].is_complex() for i in places)
+    for kind in FILLS if drawn else FILLS[:-1]:
         if places:
             yield fill_inputs(case, dict.fromkeys(places, kind))
 
@@ -113,7 +117,7 @@ def fill_inputs(case: Case, kinds: dict[int, str]) -> Case:
             if place in groups:
                 _refill_shared(values, groups[place], kinds[place])
             else:
-                values[place] = _with_values(values[place], make_filled(kinds[place], values[place]))
+                values[place] = _filled(kinds[place], values[place])
     return Case(case.module, tuple(values))
 
 
@@ -135,17 +139,19 @@ def make_filled(fill: str, like: torch.Tensor) -> torch.Tensor:
         return torch.ones(shape, dtype=dtype, device=like.device)
     if fill == "arange":
         return torch.arange(like.numel()).reshape(shape).to(like.device, dtype)
+    if fill == "full":
+        return torch.full(shape, -1).to(like.device, dtype)
     return torch.randn(shape, dtype=torch.complex64 if dtype.is_complex else torch.float32).to(like.device, dtype)
 
 
-def _with_values(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _filled(kind: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout whose storage is filled: what lies between the elements too, as that is written."""
     if tensor.is_contiguous():
-        result = values
+        filled = make_filled(kind, tensor)
     else:
-        result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-        flat = tuple(slice(None) if stride else slice(1) for stride in tensor.stride())
-        result[flat].copy_(values[flat])
-    return result.requires_grad_(tensor.requires_grad)
+        flat = make_filled(kind, tensor.new_empty(span(tensor)))
+        filled = flat.as_strided(tensor.shape, tensor.stride())
+    return filled.requires_grad_(tensor.requires_grad)
 
 
 def fillable_inputs(case: Case) -> list[int]:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from minifier.aliasing import aliased_groups, shrink_views
+from minifier.aliasing import aliased_groups, aliased_inputs, shrink_views
 from minifier.graph_problem import Case, case_key, copy_case, operation_name
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import is_zero_tensor, zero_tensor
 
-__all__ = ["is_corner", "shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
+__all__ = ["is_corner", "keep_last", "shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
 
 # The sizes that a person would write. Larger sizes double, which finds a threshold (vector width, block) in few trials.
 _FIRST_SIZES = (1, 2, 3)
@@ -82,6 +82,31 @@ def shrink_one_dimension(case: Case) -> Iterator[Case]:
                 shape = (*value.shape[:dim], target, *value.shape[dim + 1 :])
                 for inputs in _with_shapes(case.inputs, {place: shape}):
                     yield Case(case.module, inputs)
+
+
+def keep_last(case: Case) -> Iterator[Case]:
+    """The last value alone, on one axis (counted from the last) of every input that has the size there.
+
+    Shrinking keeps the first values, so that the last of them is one without which it passes: it may be the only one.
+    """
+    shared = aliased_inputs(case.inputs)
+    plain = {
+        place: value
+        for place, value in enumerate(case.inputs)
+        if isinstance(value, torch.Tensor)
+        and place not in shared
+        and value.is_contiguous()
+        and not (value.is_conj() or is_zero_tensor(value))
+    }
+    for axis in range(1, 1 + max((value.dim() for value in plain.values()), default=0)):
+        for size in sorted({value.shape[-axis] for value in plain.values() if value.dim() >= axis} - {0, 1}):
+            chosen = {place for place, value in plain.items() if value.dim() >= axis and value.shape[-axis] == size}
+            yield Case(case.module, tuple(_last(v, axis) if i in chosen else v for i, v in enumerate(case.inputs)))
+
+
+def _last(value: torch.Tensor, axis: int) -> torch.Tensor:
+    last = value.detach().narrow(-axis, value.shape[-axis] - 1, 1)
+    return last.clone(memory_format=torch.contiguous_format).requires_grad_(value.requires_grad)
 
 
 def _targets(size: int) -> list[int]:

@@ -18,6 +18,7 @@ __all__ = [
     "with_plain_values",
 ]
 
+_COUNTING = frozenset(("len", "set", "sorted", "all", "any"))  # builtins that hide how a value differs
 _COMPARING = frozenset(("assert_close", "assert_equal", "allclose", "equal"))  # functions, and methods, of two values
 _PRINTING_DECORATOR = """
 def shown(function):
@@ -102,8 +103,11 @@ def printing_assertions(tree: ast.Module) -> Iterator[str]:
     order = sorted(shown, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
     for place, node in enumerate(order):
         later: Edit = {after: tuple(map(ast.Expr, shown[after])) for after in order[place + 1 :]}
-        printed = ast.Expr(ast.Call(ast.Name("print", ast.Load()), shown[node], []))
-        yield _applied(tree, {**silent, **later, node: printed})
+        for values in ([_counted(value) for value in shown[node]], shown[node]):
+            printed = ast.Expr(ast.Call(ast.Name("print", ast.Load()), values, []))
+            yield _applied(tree, {**silent, **later, node: printed})
+            if values == shown[node]:
+                break
 
 
 def _asserted_values(node: ast.AST) -> list[ast.expr]:
@@ -116,6 +120,14 @@ def _asserted_values(node: ast.AST) -> list[ast.expr]:
         case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
             return args[:2]
     return []
+
+
+def _counted(value: ast.expr) -> ast.expr:
+    """What a value counts or puts in order: `x` of `len(set(x))`."""
+    match value:
+        case ast.Call(func=ast.Name(id=name), args=[ast.expr() as inner], keywords=[]) if name in _COUNTING:
+            return value if isinstance(inner, ast.Starred | ast.GeneratorExp) else _counted(inner)
+    return value
 
 
 def handing_over_program(text: str, module: str, name: str) -> tuple[str, tuple[str, str]] | None:
@@ -163,7 +175,11 @@ def _compared_pair(node: ast.Assert | ast.Expr) -> tuple[ast.expr, ast.expr] | N
 
 
 def with_plain_values(tree: ast.Module) -> Iterator[ast.Module]:
-    """The program, then with each printed tensor as numbers or as their sum, then with each value as a list or text."""
+    """The program that prints the elements of a tuple one by one, then with each printed tensor as numbers or as their
+    sum, then with each value as a list or text.
+    """
+    printed = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node)]
+    tree = apply_edit(tree, {a: tuple(a.elts) for node in printed for a in node.args if isinstance(a, ast.Tuple)})
     yield tree
     arguments = [a for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_print(node) for a in node.args]
     values = {a: a.value if isinstance(a, ast.Starred) else a for a in arguments if not _is_text(a)}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -188,6 +188,7 @@ def test_a_gpu_is_asked_for_no_row_that_is_not_there() -> None:
         ("ones", lambda x: True),
         ("zeros", lambda x: bool(x.min() == 0)),
         ("arange", lambda x: x.flatten()[1:].gt(x.flatten()[:-1]).all() and x.min() == 0),
+        ("full", lambda x: bool((x < 0).any())),
         ("randn", lambda x: bool((x < 0).any() and (x > 0).any())),
         ("real", lambda x: 123.0 in x),
     ],
@@ -195,7 +196,7 @@ def test_a_gpu_is_asked_for_no_row_that_is_not_there() -> None:
 def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callable[[torch.Tensor], bool]) -> None:
     x = (
         torch.tensor([-1.0, 123.0, 5.0])
-        if name in ("randn", "real")
+        if name in ("full", "randn", "real")
         else torch.tensor([0.0, 7.0, 9.0]) + (name == "ones")
     )
     fails = _runs_and(lambda module, x: x.shape == (3,) and bool(needed(x)))
@@ -203,7 +204,36 @@ def test_values_are_as_plain_as_the_failure_lets_them(name: str, needed: Callabl
     with torch.random.fork_rng():
         torch.manual_seed(0)
         plain = {"zeros": torch.zeros(3), "ones": torch.ones(3), "arange": torch.arange(3.0), "randn": torch.randn(3)}
+    plain["full"] = torch.full((3,), -1.0)
     assert torch.equal(reduction.inputs[0], plain.get(name, x))
+
+
+def test_the_one_value_that_matters_is_left_wherever_it_is() -> None:
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 500.0, 5.0], [6.0, 7.0, 8.0]])
+    fails = _runs_and(lambda module, x: bool((x > 100).any()))
+    (found,) = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails).inputs
+    assert found.tolist() == [[500.0]]
+
+
+def test_integers_that_must_differ_do_not_make_numbers_random() -> None:
+    def pick(left: torch.Tensor, right: torch.Tensor, table: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return table[left], table[right]
+
+    def fails(module: fx.GraphModule, values: Sequence[Any]) -> bool:
+        one, other = module(*values)
+        return bool((one != other).any())
+
+    draw = torch.Generator().manual_seed(0)
+    values = [torch.tensor([1, 2]), torch.tensor([3, 0]), torch.randn(4, 3, generator=draw)]
+    reduction = reduce_graph(_graph(pick), values, fails)
+    assert [value.tolist() for value in reduction.inputs] == [[1], [0], [[0.0], [1.0]]]
+
+
+def test_what_lies_between_elements_is_as_plain_as_they_are() -> None:
+    x = torch.rand(10)[::2]
+    fails = _runs_and(lambda module, x: x.stride() == (2,) and x.numel() == 5)
+    (found,) = reduce_graph(_graph(lambda x: torch.relu(x)), [x], fails).inputs
+    assert found.as_strided((9,), (1,)).tolist() == [1.0] * 9
 
 
 def test_a_nan_that_matters_is_all_that_is_left() -> None:

@@ -210,7 +210,7 @@ def raised_by_comparing(right: torch.Tensor, difference: float) -> str:
         ("exit", "3", "exit code 3", "ends with `exit code 3`"),
         ("exit", "1", "exit code 1: too few", "ends with `exit code 1: too few`"),
         ("hang", "timeout", "did not end in time", "does not end"),
-        ("nan", "nan", "GraphModule: output 0", "gives NaN where it gives none uncompiled: `output 0`"),
+        ("nan", "nan", "GraphModule: output 0", "gives NaN or infinity where it is finite uncompiled: `output 0`"),
     ],
 )
 def test_its_first_sentence_says_how_it_fails(kind: str, type_: str, message: str, said: str) -> None:
@@ -386,6 +386,33 @@ def test_an_assertion_without_words_in_torch_is_searched_for_by_its_type_and_fil
     assert "+target+" not in text
 
 
+def test_the_file_of_a_package_is_no_word_to_search_for() -> None:
+    case = a_case()
+    assert case.minify is not None
+    failure = FailureDocument("exception", "RuntimeError", "sizes are wrong", "torch/_prims/__init__.py:7 in f", None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert "+torch.compile>" in text
+    assert "__init__" not in text.split("Search for duplicates")[1].split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "exit code 1: step 0: [2] instead of [3]",
+            "label%3A%22oncall%3A+pt2%22%2C%22module%3A+inductor%22+in%3Atitle+relu",
+        ),
+        ("exit code 1: InductorError: what torch says", "InductorError+relu+torch.compile"),
+    ],
+)
+def test_words_with_which_a_program_exits_are_searched_for_only_if_they_name_an_error(message: str, words: str) -> None:
+    case = a_case("relu")
+    assert case.bisect is not None
+    bisect = replace(case.bisect, failure=FailureDocument("exit", "1", message, None, None))
+    text = issue_text(replace(case, bisect=bisect, minify=None, program="import torch\ntorch.relu(1)\n"))
+    assert f"?q=is%3Aissue+{words}>" in text
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
@@ -411,11 +438,11 @@ def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -
 def test_an_exit_code_is_told_once_and_no_word_to_search_for() -> None:
     case = a_case(bisect=None, repro="import torch\ndef f(x):\n    x.seen.append(1)\n    return torch.add(x, 1)\n")
     assert case.minify is not None
-    for message, title, words in (("exit code 3", "", "add"), ("exit code 3: too few", ": too few", "too+few")):
+    for message, title in (("exit code 3", ""), ("exit code 3: too few", ": too few")):
         failure = FailureDocument("exit", "3", message, None, None)
         text = issue_text(replace(case, minify=replace(case.minify, failure=failure, level="source")))
         assert text.startswith(f"# torch.compile with backend `inductor`: `exit code 3{title}`\n")
-        assert f"?q=is%3Aissue+{words}+torch.compile>" in text
+        assert "+in%3Atitle+add>" in text
 
 
 def test_an_error_of_the_first_rung_that_is_another_than_the_programs_is_told_of_the_repro() -> None:
@@ -657,6 +684,14 @@ KEEPS = NeighbourDocument("argument", "keepdim=True", "keepdim=False", "pass")
 HALF = NeighbourDocument("dtype", "torch.float16", "torch.float32", "same")
 
 
+def test_a_title_names_no_backend_where_nothing_need_be_compiled() -> None:
+    case = a_case()
+    assert case.bisect is not None
+    bisect = replace(case.bisect, verdict="fails_uncompiled", rung="uncompiled", culprits=())
+    title = issue_text(replace(case, bisect=bisect, minify=None)).splitlines()[0]
+    assert title == "# torch.compile: `relu: relu`"
+
+
 def a_wrong_graph(repro: str, message: str = "output 0 differs in 1 of 1 elements", **values: object) -> TriagedCase:
     case = a_case(repro=repro)
     assert case.minify is not None
@@ -847,6 +882,21 @@ def test_of_several_culprits_two_are_in_the_title_and_none_is_searched_for() -> 
         text = issue_text(replace(a_wrong_graph(repro, bisected=parts), bisect=None))
         assert text.splitlines()[0].endswith(said or "elements`")
         assert "+in%3Atitle+roll>" in text
+
+
+def test_what_is_not_finite_is_searched_for_as_other_wrong_results() -> None:
+    case = a_wrong_graph("import torch\ntorch.relu()\n", bisected=(ReproCulpritDocument("lowering", "relu", None),))
+    assert case.minify is not None
+    failure = FailureDocument("nan", "nan", "GraphModule: output 0 differs", None, None)
+    text = issue_text(replace(case, bisect=None, minify=replace(case.minify, failure=failure)))
+    assert "+in%3Atitle+relu>" in text
+
+
+def test_a_kernel_of_several_operators_is_searched_for_by_what_the_repro_calls() -> None:
+    part = ReproCulpritDocument("kernel", "view+amax+amin", None)
+    repro = "import torch\ndef g(x):\n    return x.amin(1)\n"
+    text = issue_text(replace(a_wrong_graph(repro, bisected=(part,)), bisect=None))
+    assert "+in%3Atitle+amin>" in text
 
 
 def test_what_of_torch_decorates_a_function_is_searched_for_first() -> None:

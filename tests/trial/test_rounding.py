@@ -181,3 +181,11 @@ def test_types_of_eight_bits_are_for_storage() -> None:
     x = torch.rand(8)
     through = lambda x: x.to(torch.float8_e4m3fn).reshape(2, 4).contiguous().float().sum()  # noqa: E731
     assert torch.allclose(_sampled(through, x), through(x), rtol=1e-3)
+
+
+def test_an_operator_that_reads_by_the_layout_reads_the_same_elements() -> None:
+    columns = torch.rand(10)
+    for seed in range(3):
+        with StochasticRounding(seed):
+            copied = torch.as_strided_copy(columns[::2], (3,), (2,))
+        assert torch.equal(copied, columns[:6:2])

@@ -339,6 +339,21 @@ def test_what_one_assertion_compares_is_printed_and_nothing_else() -> None:
     ]
 
 
+def test_what_an_assertion_counts_is_printed_before_the_count() -> None:
+    found = list(printing_assertions(ast.parse("assert len(set(f(x))) == 1\nassert len(set(i for i in x)) == 2\n")))
+    assert found == [
+        "print(f(x))\nlen(set((i for i in x)))\n",
+        "print(len(set(f(x))))\nlen(set((i for i in x)))\n",
+        "assert len(set(f(x))) == 1\nprint(set((i for i in x)))\n",
+        "assert len(set(f(x))) == 1\nprint(len(set((i for i in x))))\n",
+    ]
+
+
+def test_elements_of_a_printed_tuple_are_values_of_their_own() -> None:
+    first = next(iter(with_plain_values(ast.parse("print((f(x), log))"))))
+    assert ast.unparse(first) == "print(f(x), log)"
+
+
 def test_one_printed_value_is_asserted_and_then_all_of_a_statement() -> None:
     tree = ast.parse("x = 3\nprint(len('ab'), x)\nprint(x + 1)\n")
     shown = {"len('ab')": "2", "x": "3", "x + 1": "4"}
