@@ -255,6 +255,21 @@ _RULES = (
         trials=(Trial("writes_if_any", case="GB0170"),),
     ),
     Remedy(
+        "branch.in_place",
+        "Write without the branch, with a value that changes nothing where the condition does not hold: in `{call}` "
+        "`torch.where({condition}, {value}, {neutral})` in the place of `{value}`. (`torch.cond` takes no side that "
+        "writes to a tensor.)",
+        when(
+            theirs,
+            lambda case: case.neutral_write is not None,
+            condition=lambda case: case.tensor_condition,
+            call=lambda case: (case.neutral_write or ("", "", ""))[0],
+            value=lambda case: (case.neutral_write or ("", "", ""))[1],
+            neutral=lambda case: (case.neutral_write or ("", "", ""))[2],
+        ),
+        trials=(Trial("clips_in_place", case="GB0170"),),
+    ),
+    Remedy(
         "failed.no_fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
         when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
