@@ -18,6 +18,7 @@ from dynadiag.explanation.blocks import (
     called_beside,
     called_in_condition,
     custom_function,
+    drawn_at,
     has_company,
     is_condition,
     is_iterated,
@@ -394,6 +395,12 @@ class BreakCase:
         """Whether the call that breaks draws a number of NumPy's: torch draws a tensor, and Python needs its value."""
         call = call_at(self.source, self.item.span)
         return call is not None and ast.unparse(call.func).startswith(_NUMPYS_RANDOM)
+
+    @property
+    def drawn(self) -> tuple[str, int] | None:
+        """The name of a random number of Python's or NumPy's that is needed at the place, and where it is drawn."""
+        known = self.is_item and not self.is_condition
+        return drawn_at(self.source, self.item.span, ("random.", *_NUMPYS_RANDOM)) if known else None
 
     @property
     def copied(self) -> str | None:

@@ -39,7 +39,9 @@ _KNOWN = frozenset(
         "branch.afterwards",
         "branch.assert",
         "branch.masked",
+        "branch.in_place",
         "chance.branch",
+        "chance.bound",
         "library.known",
         "branch.inside",
         "checkpoint.outside",
@@ -340,6 +342,13 @@ _RULES = (
         "draws, so that the line breaks with `capture_scalar_outputs`, too.",
         when(theirs, lambda case: case.is_item and case.is_drawn_by_numpy and not case.is_condition),
         trials=(Trial("draws_with_numpy"),),
+    ),
+    Remedy(
+        "chance.bound",
+        "Draw `{name}` before the compiled call and pass it in, as an argument: what it picks or sizes is then "
+        "compiled for each of its values.",
+        when(theirs, lambda case: case.drawn is not None, name=lambda case: (case.drawn or ("", 0))[0]),
+        trials=(Trial("goes_so_deep"),),
     ),
     Remedy(
         "copy.clone",

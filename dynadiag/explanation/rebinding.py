@@ -180,12 +180,13 @@ def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
 
 
 def counted_inside(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
-    """Where compiled code adds to a global number, or to one in a global: its guard is at the line that does so."""
-    if not is_global(fact.subject):
+    """Where compiled code adds to a global number, or to one in a global: in the function whose guard reads it."""
+    function = enclosing_function(sources.get(fact.file or ""), fact.line)
+    if function is None or not is_global(fact.subject):
         return None
-    adds = (node.target for node in _nodes_at(fact, sources) if isinstance(node, ast.AugAssign))
-    own = any(ast.unparse(each) == source_text(fact.subject) for each in adds)
-    return Span(fact.file, fact.line) if own else None
+    adds = (node for node in ast.walk(function) if isinstance(node, ast.AugAssign))
+    own = (node.lineno for node in adds if ast.unparse(node.target) == source_text(fact.subject))
+    return next((Span(fact.file, line) for line in own), None)
 
 
 def _nodes_at(fact: GuardFailure, sources: Mapping[str, str]) -> Iterator[ast.AST]:

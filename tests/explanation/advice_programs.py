@@ -1133,6 +1133,24 @@ def draws_before_with_numpy(compile_: Compile) -> Any:
     return [compile_(lambda v, turns: torch.rot90(v, turns) + 1)(torch.ones(2, 3), int(turns))]
 
 
+def goes_so_deep(*, outside: bool) -> Program:
+    """Goes through as many layers as are drawn."""
+    layers = (doubles, doubles, torch.sin)
+
+    def drawn(v: torch.Tensor) -> torch.Tensor:
+        depth = random.randint(2, 2)
+        for layer in layers[:depth]:
+            v = layer(v)
+        return v + 1
+
+    def given(v: torch.Tensor, depth: int) -> torch.Tensor:
+        for layer in layers[:depth]:
+            v = layer(v)
+        return v + 1
+
+    return lambda compile_: compile_(given)(x, random.randint(2, 2)) if outside else compile_(drawn)(x)
+
+
 def copies_a_tensor(v: torch.Tensor) -> torch.Tensor:
     before = copy.deepcopy(v)
     return v.sin() + before
@@ -3376,6 +3394,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
     "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
+    "goes_so_deep": (goes_so_deep(outside=False), goes_so_deep(outside=True)),
     "drops_a_layer_by_a_name": (drops_a_layer_by_a_name, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),

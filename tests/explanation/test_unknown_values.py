@@ -220,7 +220,7 @@ def test_a_size_that_the_caller_marked_comes_from_no_tensors_values(tmp_path: Pa
         torch.compile(pools, backend="aot_eager", fullgraph=True)(given)
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         (item,) = explain(recording).findings
-    assert item.cause == (
+    assert (item.cause or "").removesuffix(".") == (  # a break on torch 2.11
         "`count > 4` cannot be decided while tracing: the size is unbacked, as `mark_unbacked` makes it"
     )
     assert "Mark the size dynamic" in item.advice[0].text

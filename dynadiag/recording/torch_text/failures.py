@@ -81,6 +81,7 @@ _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<messa
 _EXPLAINED = re.compile(r"\n\s*Explanation: ")
 _REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
 _FAKE_CALL = "RuntimeError when making fake tensor call"  # torch's words for an operator that failed without values
+_CHECK_HINT = "Consider annotating your code using torch._check*(). "  # stands before what happened
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -150,7 +151,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
 
 def _message(text: str) -> str:
     """The first line of an exception, with the next where it announces that ("... have same metadata but found:")."""
-    first, _, rest = text.strip().partition("\n")
+    first, _, rest = text.strip().removeprefix(_CHECK_HINT).partition("\n")
     following = rest.strip().partition("\n")[0] if first.endswith(" found:") else ""
     return f"{first} {following}" if following else first.removesuffix(":")
 
