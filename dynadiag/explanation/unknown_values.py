@@ -95,8 +95,7 @@ class NumberCondition:
 def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
     """What torch asks to be decided at a line, by the symbols that it names: the recording has their lines."""
     source = run.sources.get(span.file or "")
-    marked = {each.name for each in run.symbols if (each.compile_id, each.event) == (compile_id, "marked")}
-    if symbols and marked.issuperset(symbols):
+    if symbols and _marked(compile_id, run).issuperset(symbols):
         return _on_a_size(source, span)
     return _decision_at(source, span, _origin_lines(run.symbols, compile_id, span.file, symbols)) if symbols else None
 
@@ -107,12 +106,23 @@ def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
     if "branching" in item.gb_type:
         lines = _origin_lines(run.symbols, item.compile_id, item.span.file)
         found = _decision_at(source, item.span, lines)
+        if not lines and _marked(item.compile_id, run) and any(map(_reads_size, tests_at(source, item.span))):
+            found = _on_a_size(source, item.span)
         return found if found is not None and found.condition else None
     if ".item()" in item.gb_type or item.facts.operator == TO_A_NUMBER:
         here = (each for each in run.breaks if each.span.file == item.span.file)
         branches = {each.span.line for each in here if "branching" in each.gb_type}
         return _decision_by(source, item.span, branches)
     return asked_decision(item.facts.symbols, item.compile_id, item.span, run)
+
+
+def _marked(compile_id: str, run: RunRecords) -> set[str]:
+    """The symbols of sizes that the caller marked unbacked."""
+    return {each.name for each in run.symbols if (each.compile_id, each.event) == (compile_id, "marked")}
+
+
+def _reads_size(node: Tested | ast.Assert) -> bool:
+    return any(isinstance(each, ast.Attribute) and each.attr in ("shape", "size") for each in ast.walk(node.test))
 
 
 def _origin_lines(
