@@ -25,8 +25,9 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "recompile.shared_wrapper",
         "Another callable than before: torch compiles what has no Python function of its own (a builtin, a partial, a "
-        "callable object, a module of `torch.nn`) by way of one function, and all of these share its variants and "
-        "their limit. Where they are many, write a function around each: `torch.compile(lambda x: fn(x))`.",
+        "callable object, a module of `torch.nn`, a function that `torch.no_grad` decorates) by way of one function, "
+        "and all of these share its variants and their limit. Where they are many, write a function around each: "
+        "`torch.compile(lambda x: fn(x))`.",
         lambda case: slots_if(case.is_other_callable),
         trials=tried("partials"),
     ),

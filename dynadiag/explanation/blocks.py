@@ -23,6 +23,7 @@ __all__ = [
     "calls_at",
     "decides_a_loop",
     "defined_class",
+    "drawn_at",
     "handled_lines",
     "has_company",
     "is_condition",
@@ -211,6 +212,19 @@ def called_in_condition(source: str | None, span: Span) -> tuple[str, ...]:
     ]
     calls = [node for each in (*tests, *values) for node in ast.walk(each) if isinstance(node, ast.Call)]
     return tuple(ast.unparse(node.func) for node in calls)
+
+
+def drawn_at(source: str | None, span: Span, functions: tuple[str, ...]) -> tuple[str, int] | None:
+    """The name at a place that has what a call of one of these functions drew before, and the line of that call."""
+    function = enclosing_function(source, span.line)
+    nodes = () if function is None else tuple(ast.walk(function))
+    here = {node.id for node in nodes if isinstance(node, ast.Name) and node.lineno == span.line}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=called)):
+                if name in here and node.lineno < (span.line or 0) and ast.unparse(called).startswith(functions):
+                    return name, node.lineno
+    return None
 
 
 def has_company(source: str | None, span: Span) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "tests_at",
     "tests_of",
     "text_of",
+    "written_in_place",
 ]
 
 Tested = ast.If | ast.While | ast.IfExp
@@ -183,6 +184,14 @@ def may_resize(source: str | None, span: Span) -> bool:
     )
 
 
+def written_in_place(source: str | None, span: Span) -> ast.Call | None:
+    """The first call in a side of the branch at a line that writes to a tensor (``grad.mul_(factor)``)."""
+    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
+    calls = (each for node in branches for side in (*node.body, *node.orelse) for each in ast.walk(side))
+    own = (each for each in calls if isinstance(each, ast.Call))
+    return next((each for each in own if (name := called_name(each)).endswith("_") and not name.endswith("__")), None)
+
+
 def kept_side(source: str | None, span: Span) -> str:
     """What a side of the branch at a line has for its value without computing anything: ``v``, or a view such as
     ``v[:2]``. Empty where each side makes a tensor of its own.
@@ -201,9 +210,18 @@ def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
         for name, value in own.items():
             if is_of_an_operand(value) and not (isinstance(value, ast.Name) and value.id in own):
                 return text_of(source, value)
-            if name not in other and not any(isinstance(each, ast.Return) for each in ast.walk(node)):
+            ends = any(isinstance(each, ast.Return) for each in ast.walk(node))
+            if name not in other and not ends and _has_value(function, name, node.lineno):
                 return name
     return ""
+
+
+def _has_value(function: ast.AST, name: str, line: int) -> bool:
+    """Whether a name may have a value before a line: an attribute, an argument, what is assigned there."""
+    nodes = [*ast.walk(function)]
+    given = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names = (node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return not name.isidentifier() or name in given or any(each.id == name and each.lineno < line for each in names)
 
 
 def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:

@@ -18,6 +18,7 @@ from dynadiag.explanation.blocks import (
     called_beside,
     called_in_condition,
     custom_function,
+    drawn_at,
     has_company,
     is_condition,
     is_iterated,
@@ -29,12 +30,21 @@ from dynadiag.explanation.blocks import (
     unsplittable_block,
     writes_through,
 )
-from dynadiag.explanation.branches import called_name, kept_side, may_resize, only_shows, tensor_condition
+from dynadiag.explanation.branches import (
+    called_name,
+    kept_side,
+    may_resize,
+    only_shows,
+    tensor_condition,
+    tests_at,
+    written_in_place,
+)
 from dynadiag.explanation.break_families import Family, family
 from dynadiag.explanation.identity import nodes_of
 from dynadiag.explanation.owner import Owner, entry_frame, owner_of
 from dynadiag.explanation.run_records import DDP, RunRecords
 from dynadiag.explanation.unknown_values import (
+    TO_A_NUMBER,
     NumberCondition,
     branch_decision,
     taken_number,
@@ -48,8 +58,8 @@ from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
 __all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "is_kind", "theirs", "when", "wrapper_of"]
 
+_NEUTRAL = {"mul_": "1.0", "div_": "1.0", "add_": "0.0", "sub_": "0.0"}  # operators in place: what changes nothing
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
-_TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry
 _INDEX = "GB0218"  # operator.index() on a tensor, in 2.11
 _LEFT_TO_PYTHON = ("/torch/optim/", "/torch/amp/", "/torch/_compile.py")  # the last has what torch itself disabled
@@ -176,7 +186,7 @@ class BreakCase:
         """The list, such as one of modules, that a number asked of a tensor picks an item of here."""
         is_index = self.is_item or self.item.gb_id == _INDEX
         node = subscript_at(self.source, self.item.span)
-        is_list = is_index and self.facts.operator != _TO_A_NUMBER and self.taken is None
+        is_list = is_index and self.facts.operator != TO_A_NUMBER and self.taken is None
         return ast.unparse(node.value) if is_list and node is not None else None
 
     @property
@@ -185,7 +195,7 @@ class BreakCase:
         that makes of the subscript.
         """
         node = subscript_at(self.source, self.item.span)
-        if node is None or self.facts.operator != _TO_A_NUMBER or self.taken is not None:
+        if node is None or self.facts.operator != TO_A_NUMBER or self.taken is not None:
             return None
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         read = [each for each in parts if not isinstance(each, (ast.Slice, ast.Constant))]
@@ -221,7 +231,7 @@ class BreakCase:
     @property
     def is_item(self) -> bool:
         """Whether a Python number, or a list of them, is asked of a tensor."""
-        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type or self.facts.operator == _TO_A_NUMBER
+        return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type or self.facts.operator == TO_A_NUMBER
 
     @property
     def symbols_are_captured(self) -> bool:
@@ -257,6 +267,20 @@ class BreakCase:
     def kept(self) -> str:
         """What a side of the branch that it is at has without computing it."""
         return kept_side(self.source, self.item.span)
+
+    @property
+    def written_in_place(self) -> ast.Call | None:
+        """What writes to a tensor in a side of the branch that it is at."""
+        return written_in_place(self.source, self.item.span) if self.is_branch else None
+
+    @property
+    def neutral_write(self) -> tuple[str, str, str] | None:
+        """Of a branch with one side that writes in place: the call, what it writes, and what would change nothing."""
+        call, tests = self.written_in_place, tests_at(self.source, self.item.span)
+        neutral = _NEUTRAL.get(called_name(call).removeprefix("_foreach_")) if call is not None else None
+        if call is None or neutral is None or not call.args or getattr(tests[0], "orelse", None):
+            return None
+        return ast.unparse(call), ast.unparse(call.args[-1]), neutral
 
     @property
     def only_shows(self) -> bool:
@@ -371,6 +395,12 @@ class BreakCase:
         """Whether the call that breaks draws a number of NumPy's: torch draws a tensor, and Python needs its value."""
         call = call_at(self.source, self.item.span)
         return call is not None and ast.unparse(call.func).startswith(_NUMPYS_RANDOM)
+
+    @property
+    def drawn(self) -> tuple[str, int] | None:
+        """The name of a random number of Python's or NumPy's that is needed at the place, and where it is drawn."""
+        known = self.is_item and not self.is_condition
+        return drawn_at(self.source, self.item.span, ("random.", *_NUMPYS_RANDOM)) if known else None
 
     @property
     def copied(self) -> str | None:

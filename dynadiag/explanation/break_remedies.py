@@ -39,7 +39,9 @@ _KNOWN = frozenset(
         "branch.afterwards",
         "branch.assert",
         "branch.masked",
+        "branch.in_place",
         "chance.branch",
+        "chance.bound",
         "library.known",
         "branch.inside",
         "checkpoint.outside",
@@ -255,6 +257,21 @@ _RULES = (
         trials=(Trial("writes_if_any", case="GB0170"),),
     ),
     Remedy(
+        "branch.in_place",
+        "Write without the branch, with a value that changes nothing where the condition does not hold: in `{call}` "
+        "`torch.where({condition}, {value}, {neutral})` in the place of `{value}`. (`torch.cond` takes no side that "
+        "writes to a tensor.)",
+        when(
+            theirs,
+            lambda case: case.neutral_write is not None,
+            condition=lambda case: case.tensor_condition,
+            call=lambda case: (case.neutral_write or ("", "", ""))[0],
+            value=lambda case: (case.neutral_write or ("", "", ""))[1],
+            neutral=lambda case: (case.neutral_write or ("", "", ""))[2],
+        ),
+        trials=(Trial("clips_in_place", case="GB0170"),),
+    ),
+    Remedy(
         "failed.no_fake",
         "Tell torch the shape and dtype of what `{name}` returns: `torch.library.register_fake`.",
         when(lambda case: case.facts.lacks_fake, name=lambda case: case.facts.operator or "the operator"),
@@ -325,6 +342,13 @@ _RULES = (
         "draws, so that the line breaks with `capture_scalar_outputs`, too.",
         when(theirs, lambda case: case.is_item and case.is_drawn_by_numpy and not case.is_condition),
         trials=(Trial("draws_with_numpy"),),
+    ),
+    Remedy(
+        "chance.bound",
+        "Draw `{name}` before the compiled call and pass it in, as an argument: what it picks or sizes is then "
+        "compiled for each of its values.",
+        when(theirs, lambda case: case.drawn is not None, name=lambda case: (case.drawn or ("", 0))[0]),
+        trials=(Trial("goes_so_deep"),),
     ),
     Remedy(
         "copy.clone",

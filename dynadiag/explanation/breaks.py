@@ -301,6 +301,8 @@ def _cause_text(case: BreakCase) -> str | None:
             return f"The number decides `{decision.condition}` at line {decision.line}, and tracing has no values."
         said = undecided(decision)
         return f"{said[:1].upper()}{said[1:]}."
+    if case.drawn is not None:
+        return f"`{case.drawn[0]}` is drawn at random at line {case.drawn[1]}, and this line needs its value."
     if case.is_item and (taken := case.taken):
         return f"`{taken}` takes a number out of a tensor, and tracing has no values."
     text = without_address(root.explanation or root.reason)

@@ -12,6 +12,7 @@ from dynadiag.recording.torch_text.failures import FailureFacts
 
 __all__ = ["FAILURES", "FailureCase", "failure_advice"]
 
+_OF_PROGRAM = ("UserError", "UncapturedHigherOrderOpError")  # Dynamo's, of the program: no compiler is at fault
 _INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's own, which say nothing to a user
 
 
@@ -136,7 +137,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
     Remedy(
         "failed.bisect",
         "`dynadiag bisect` names the part of the compiler that is at fault.",
-        lambda case: slots_if(not case.is_known),
+        lambda case: slots_if(not case.is_known and case.item.error not in _OF_PROGRAM),
         ends=False,
         usual=True,
     ),

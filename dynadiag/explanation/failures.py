@@ -133,7 +133,9 @@ def _stage(item: Compile, facts: FailureFacts) -> str:
     if item.error == "ConstraintViolationError":
         return "Dynamo, while it makes guards"
     passed = [stage for file in facts.files if (stage := stage_of(file))]
-    if passed and not (facts.backend and passed[-1].startswith("Dynamo")):
+    if facts.backend:  # whatever runs below it passes Dynamo's wrappers (`_disable_dynamo`)
+        passed = [stage for stage in passed if not stage.startswith("Dynamo")]
+    if passed:
         return passed[-1]
     if facts.backend:
         return f"the backend `{facts.backend}`"

@@ -69,7 +69,11 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         "branch.where",
         "Where both sides are cheap and free of side effects, compute both and choose: "
         "`torch.where({condition}, a, b)`.",
-        when(_chooses, lambda case: not case.may_resize, condition=lambda case: case.tensor_condition),
+        when(
+            _chooses,
+            lambda case: not (case.may_resize or case.written_in_place),
+            condition=lambda case: case.tensor_condition,
+        ),
         trials=(
             Trial("branches_on_values", case="GB0170"),
             Trial("branches_on_two_values", case="GB0170"),
@@ -82,7 +86,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         "Where only one side may run: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
         when(
             _chooses,
-            lambda case: not case.within_checkpoint,
+            lambda case: not (case.within_checkpoint or case.written_in_place),
             condition=lambda case: case.tensor_condition,
             copy=lambda case: copied(case.kept),
         ),

@@ -83,10 +83,11 @@ def _class_anew(case: RecompileCase) -> Slots:
 
 
 def _other_type(case: RecompileCase) -> Slots:
-    fact = case.fact
+    fact, of_module = case.fact, case.fact.base == "module attribute" and not case.fact.is_new_owner
     number = case.sort == "value" and None not in (fact.was_type, fact.now_type) and fact.was_type != fact.now_type
     known = _class_anew(case) is not None or case.is_other_callable or _types(case) in (_TENSORS, *_STRUCTURES)
-    return slots_if((case.sort == "type" or number) and not known, names=case.names)
+    advice = "Set it before the first call, or expect one compile for each." if of_module else "Pass one type always."
+    return slots_if((case.sort == "type" or number) and not known, names=case.names, advice=advice)
 
 
 _TENSORS = {"Parameter", "Tensor"}
@@ -135,7 +136,7 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "items.appended",
         "The compiled code itself adds an item to {names} (`{place}`), and each length is code of its own. Return the "
-        "item, and add it after the compiled call; what needs all items can take them as one tensor (`torch.stack`).",
+        "item, and add it after the compiled call; what needs all tensors of it can take them as one (`torch.stack`).",
         _added(with_key=False),
         trials=tried("a_list_that_is_added_to", "a_list_of_losses"),
     ),
@@ -266,9 +267,9 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "object.type",
-        "{names:is} of another type than before: code is made for each type. Pass one type always.",
+        "{names:is} of another type than before: code is made for each type. {advice}",
         _other_type,
-        trials=tried("a_type"),
+        trials=tried("a_type", "a_layer_put_in_place"),
     ),
     Remedy(
         "object.none",

@@ -108,7 +108,9 @@ READS = (
             is_kind(_ITEM, _DATA),
             lambda case: (
                 case.is_item
-                and not (case.picked_from or case.indices_as_numbers or case.in_hook or case.is_drawn_by_numpy)
+                and not (
+                    case.picked_from or case.indices_as_numbers or case.in_hook or case.is_drawn_by_numpy or case.drawn
+                )
                 and case.decision is None
                 and case.facts.within is None
                 and case.uses.isdisjoint({"log", "order", "key"})

@@ -14,12 +14,13 @@ from typing import Any
 from dynadiag.explanation.branches import SIZED, called_name
 from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import holder_of, last_name, source_text
+from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
 
 __all__ = [
     "DICTS",
     "added_item",
     "assignment",
+    "counted_inside",
     "key_place",
     "keyword_at_times",
     "makes_dict",
@@ -176,6 +177,16 @@ def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
         return None
     sets = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
     return place if any(node.lineno == place.line for node in sets) else None
+
+
+def counted_inside(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
+    """Where compiled code adds to a global number, or to one in a global: in the function whose guard reads it."""
+    function = enclosing_function(sources.get(fact.file or ""), fact.line)
+    if function is None or not is_global(fact.subject):
+        return None
+    adds = (node for node in ast.walk(function) if isinstance(node, ast.AugAssign))
+    own = (node.lineno for node in adds if ast.unparse(node.target) == source_text(fact.subject))
+    return next((Span(fact.file, line) for line in own), None)
 
 
 def _nodes_at(fact: GuardFailure, sources: Mapping[str, str]) -> Iterator[ast.AST]:

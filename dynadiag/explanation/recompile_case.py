@@ -10,6 +10,7 @@ from dynadiag.explanation.changes import GuardChange, causes, changes, own_failu
 from dynadiag.explanation.formatting import list_some
 from dynadiag.explanation.rebinding import (
     added_item,
+    counted_inside,
     decided_by,
     key_place,
     keyword_at_times,
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
-_FROM_BEFORE = ("size", "shape", "value")  # parts of what a function may have computed before a break
+_FROM_BEFORE = ("size", "shape", "value", "length")  # parts of what a function may have computed before a break
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class RecompileCase:
     - ``added``: the key that the compiled code itself adds to the container (None of a list), and where.
     - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), the
       branch that it ``decides``, and where it ``sizes`` a slice or a tensor.
+    - ``counted``: where the compiled code itself adds to a number that is a global, or in one.
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
@@ -68,6 +70,7 @@ class RecompileCase:
     use: tuple[str, Span] | None = None
     decides: Span | None = None
     sizes: Span | None = None
+    counted: Span | None = None
     set_inside: Span | None = None
     keyword: str | None = None
     apart: tuple[str, str, str] | None = None
@@ -201,6 +204,7 @@ def cases_of(
             use=number_use(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
             sizes=number_sizes(together[0].fact, sources),
+            counted=counted_inside(together[0].fact, sources),
             set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
             keyword=keyword_at_times(together[0].fact, item, sources),
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,

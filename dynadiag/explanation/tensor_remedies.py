@@ -42,10 +42,13 @@ def _special_size(case: RecompileCase) -> Slots:
     if case.sort == "shape" and case.fact.index == "above one" and case.fact.now in (None, "0", "1"):
         sizes = [without_part(term) for term in case.fact.terms[:1]]
     sizes = list(dict.fromkeys(size for size in sizes if size[1] == "size"))
+    marks = _marks("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes], case)
+    avoid = "drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad"
+    marked = "avoid them ({}), or, where nothing branches on the size, call {calls} {where}{who}"
+    many = len(sizes) > _MOST_DIMENSIONS
     return slots_if(
         sizes and case.sort in ("size", "shape"),
-        **_marks("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes], case),
-        avoid="drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad",
+        ways=f"or avoid them ({avoid})" if many else marked.format(avoid, **marks),
     )
 
 
@@ -59,14 +62,18 @@ def _parameter_size(case: RecompileCase) -> Slots:
         case.fact.dynamic or "", "they become symbols when they first change (with `dynamic=True`, in the first call)"
     )
     of_torch = "._modules[" in (case.fact.subject or "") or is_torch_file(case.recompile.file)
-    more = " and `torch._dynamo.config.force_nn_module_property_static_shapes = False`" if of_torch else ""
+    options = ["force_parameter_static_shapes"] + ["force_nn_module_property_static_shapes"] * of_torch
     buffer = "._buffers[" in (case.fact.subject or "")
+    numbers = _numbers_beside(case, "module attribute", "attribute")
+    every = [f"`torch._dynamo.config.{each} = False`" for each in options]
+    every += ["`torch._dynamo.config.allow_unspec_int_on_nn_module = True`"] * bool(numbers)
     return slots_if(
         case.sort == "size" and case.fact.is_of_parameter,
         name=case.name,
         sort="buffer" if buffer else "parameter",
         then=then,
-        options=f"`torch._dynamo.config.force_parameter_static_shapes = False`{more}",
+        options=" and ".join([", ".join(every[:-1]), every[-1]] if every[1:] else every),
+        beside=f" (as it keeps the number {list_some(numbers, 3)})" if numbers else "",
     )
 
 
@@ -97,11 +104,15 @@ def _changed_size(many: bool) -> Needs:
     return needs
 
 
-def _numbers_beside(case: RecompileCase) -> list[str]:
-    """The integers that changed from and to the same number as a size. Where the code compares the two, torch raises an
-    exception of a size that is marked while its integer is still a constant."""
+def _numbers_beside(case: RecompileCase, *bases: str) -> list[str]:
+    """The integers, of these bases or any, that changed from and to the same number as a size.
+
+    Where the code compares the two, torch raises an exception of a size that is marked while its integer is still a
+    constant.
+    """
     integers = (change.fact for change in case.changes if change.sort == "value" and change.fact.was_type == "int")
-    return list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in integers))
+    own = (fact for fact in integers if not bases or fact.base in bases)
+    return list(dict.fromkeys(f"`{source_text(fact.subject)}`" for fact in own))
 
 
 def _size_and_number(case: RecompileCase) -> Slots:
@@ -232,20 +243,20 @@ def _device(case: RecompileCase) -> Slots:
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.parameter",
-        "{name} is a {sort}, whose shape torch keeps constant, whatever `dynamic` is. Set {options} before the first "
-        "call: {then}.",
+        "{name} is a {sort}, whose shape torch keeps constant, whatever `dynamic` is{beside}. Set {options} before "
+        "the first call: {then}.",
         _parameter_size,
         trials=tried(
             "a_parameter_of_another_size",
             "a_parameter_as_an_argument",
             "a_parameter_of_torchs_module",
             "a_buffer_of_another_size",
+            "a_parameter_and_its_size",
         ),
     ),
     Remedy(
         "size.zero_or_one",
-        "torch always compiles sizes 0 and 1 apart from all others: expect one compile for such calls, avoid them "
-        "({avoid}), or, where nothing branches on the size, call {calls} {where}{who}.",
+        "torch always compiles sizes 0 and 1 apart from all others: expect one compile for such calls, {ways}.",
         _special_size,
         trials=tried("a_size_of_one", "sizes_of_one"),
     ),

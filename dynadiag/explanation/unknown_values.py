@@ -32,6 +32,7 @@ from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Break, Span, Symbol
 
 __all__ = [
+    "TO_A_NUMBER",
     "NumberCondition",
     "asked_decision",
     "branch_decision",
@@ -43,6 +44,7 @@ __all__ = [
     "uses_of_number",
 ]
 
+TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _TAKES = frozenset({"item", "tolist", "int", "float", "bool"})  # calls that take numbers out of a tensor
 _KNOWN = frozenset({"numel", "dim", "size", "len", "isinstance", "hasattr", "type", "ndimension", "is_floating_point"})
 _ORDERS = frozenset(  # what compares numbers in Python
@@ -92,8 +94,10 @@ class NumberCondition:
 
 def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: RunRecords) -> NumberCondition | None:
     """What torch asks to be decided at a line, by the symbols that it names: the recording has their lines."""
-    lines = _origin_lines(run.symbols, compile_id, span.file, symbols)
-    return _decision_at(run.sources.get(span.file or ""), span, lines) if symbols else None
+    source = run.sources.get(span.file or "")
+    if symbols and _marked(compile_id, run).issuperset(symbols):
+        return _on_a_size(source, span)
+    return _decision_at(source, span, _origin_lines(run.symbols, compile_id, span.file, symbols)) if symbols else None
 
 
 def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
@@ -102,12 +106,23 @@ def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
     if "branching" in item.gb_type:
         lines = _origin_lines(run.symbols, item.compile_id, item.span.file)
         found = _decision_at(source, item.span, lines)
+        if not lines and _marked(item.compile_id, run) and any(map(_reads_size, tests_at(source, item.span))):
+            found = _on_a_size(source, item.span)
         return found if found is not None and found.condition else None
-    if ".item()" in item.gb_type:
+    if ".item()" in item.gb_type or item.facts.operator == TO_A_NUMBER:
         here = (each for each in run.breaks if each.span.file == item.span.file)
         branches = {each.span.line for each in here if "branching" in each.gb_type}
         return _decision_by(source, item.span, branches)
     return asked_decision(item.facts.symbols, item.compile_id, item.span, run)
+
+
+def _marked(compile_id: str, run: RunRecords) -> set[str]:
+    """The symbols of sizes that the caller marked unbacked."""
+    return {each.name for each in run.symbols if (each.compile_id, each.event) == (compile_id, "marked")}
+
+
+def _reads_size(node: Tested | ast.Assert) -> bool:
+    return any(isinstance(each, ast.Attribute) and each.attr in ("shape", "size") for each in ast.walk(node.test))
 
 
 def _origin_lines(
@@ -129,9 +144,7 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
         return None
     for node in tests_at(source, span):
         origin = _origin(function, node.test, lines)
-        if origin is None:
-            return _on_a_size(source, node) if node.test.lineno in lines else None
-        return _decision(source, function, node, origin)
+        return None if origin is None else _decision(source, function, node, origin)
     origin = max((line for line in lines if line <= span.line), default=None)
     if origin is None:
         return None
@@ -139,11 +152,12 @@ def _decision_at(source: str | None, span: Span, lines: Collection[int]) -> Numb
     return NumberCondition("", span.line, _value_at(source, function, origin), origin, is_taken=taken)
 
 
-def _on_a_size(source: str, node: Tested | ast.Assert) -> NumberCondition | None:
-    """The condition on a size that comes unbacked from outside of the function."""
-    condition = text_of(source, node.test)
-    if not any(isinstance(each, ast.Attribute) and each.attr == "shape" for each in ast.walk(node.test)):
+def _on_a_size(source: str | None, span: Span) -> NumberCondition | None:
+    """The condition at a span on sizes that come unbacked from outside of the function."""
+    node = next(iter(tests_at(source, span)), None)
+    if node is None or source is None:
         return None
+    condition = text_of(source, node.test)
     return NumberCondition(condition, node.test.lineno, "", node.test.lineno, condition)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
+from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.recording.torch_text.guards import literal_type
 from dynadiag.recording.torch_text.sources import (
@@ -70,6 +71,7 @@ def _integer_attribute(case: RecompileCase, use: str = "") -> Slots:
     base = case.fact.base or ""
     by = {**dict.fromkeys(_OF_MODULE, f", or {option}"), "attribute": f", or, on a module, {option}"}.get(base, "")
     fits = _value(case, *ATTRIBUTES, type_="int") and not case.fact.is_static and not _is_callers(case)
+    fits = fits and case.counted is None
     place = case.decides or case.sizes
     fits = fits and use == ("" if place is None else "sizes" if case.decides is None else "decides")
     plain = case.fact.base == "attribute" and not case.is_constant and not is_global(case.fact.subject)
@@ -154,6 +156,13 @@ def _is_closed_over(case: RecompileCase) -> bool:
     """Whether a value is part of the code that an inner function closes over."""
     own_integer = _type_of(case.fact) == "int" and holder_of(case.fact.subject) is None
     return _value(case, "closure") and _type_of(case.fact) != "float" and not own_integer
+
+
+def _is_called_by_torch(case: RecompileCase) -> bool:
+    """Whether torch calls the function that closes over an integer, with arguments of its own: its own function was
+    compiled, or it is one that says which scores of an attention count, and how much."""
+    by_name = last_name(holder_of(case.fact.subject)) in ("mask_mod", "score_mod")
+    return _type_of(case.fact) == "int" and (by_name or is_torch_file(case.recompile.file))
 
 
 def _closed_over(case: RecompileCase, noun: str) -> str:
@@ -289,14 +298,36 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "value.closed_over",
         "{which} changed, and its value is part of the code: one compile for each. Pass it as an argument.",
-        lambda case: slots_if(_is_closed_over(case), which=_closed_over(case, "variable")),
+        lambda case: slots_if(
+            _is_closed_over(case) and not _is_called_by_torch(case), which=_closed_over(case, "variable")
+        ),
         trials=tried("a_closure"),
+    ),
+    Remedy(
+        "value.closed_over_by_torch",
+        "{which} changed, and its value is part of the code: one compile for each. torch calls that function with "
+        "arguments of its own, so close over a tensor instead (`torch.tensor(...)`), which is an input of the graph.",
+        lambda case: slots_if(
+            _is_closed_over(case) and _is_called_by_torch(case), which=_closed_over(case, "variable")
+        ),
+        trials=tried("a_closure_of_a_mask"),
+    ),
+    Remedy(
+        "value.counted",
+        "The compiled code itself counts {name} up ({place}), and its value is part of the code: one compile for each. "
+        "Count outside of the compiled function, before or after the call, and pass the number in where it is needed.",
+        lambda case: slots_if(
+            case.counted is not None and _value(case, type_="int"),
+            name=case.name,
+            place=place_text(case.counted or Span(None, None)),
+        ),
+        trials=tried("counts_a_global"),
     ),
     Remedy(
         "value.global_integer",
         "The global {name} changed, and its value is part of the code: pass it as an argument{unless}.",
         lambda case: slots_if(
-            _value(case, "global", type_="int"),
+            _value(case, "global", type_="int") and case.counted is None,
             name=case.name,
             unless=", and leave your `dynamic=False` out" if case.fact.dynamic == "never" else "",
         ),

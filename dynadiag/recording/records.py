@@ -348,7 +348,7 @@ class Symbol:
     name: str  # such as s0
     value: str | None  # its value in the traced call
     source: str | None  # where it comes from, such as L['x'].size()[0]
-    event: str  # "created" | "guarded" | "specialized" | "unbacked" | "assumed" (by draft_export, as in the example)
+    event: str  # "created" | "guarded" | "specialized" | "unbacked" | "marked" (an input so) | "assumed" (draft_export)
     expression: str | None  # the guard or the value; where one became constant, the operator, and what it was given
     user_stack: tuple[Frame, ...]
 

@@ -40,6 +40,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.fx.experimental import _config as shapes_config
+from torch.nn.attention.flex_attention import create_mask
 from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
@@ -516,6 +517,20 @@ def writes_always(v: torch.Tensor) -> torch.Tensor:
     half = v / 2
     half[v < 0.5] = 0.0
     return half + 1
+
+
+def clips_in_place(v: torch.Tensor) -> torch.Tensor:
+    clipped, norm = v * 2, v.norm()
+    if norm > 1.0:
+        factor = 1.0 / (norm + 1e-6)
+        clipped.mul_(factor)
+    return clipped + 1
+
+
+def clips_always(v: torch.Tensor) -> torch.Tensor:
+    clipped, norm = v * 2, v.norm()
+    clipped.mul_(torch.where(norm > 1.0, 1.0 / (norm + 1e-6), 1.0))
+    return clipped + 1
 
 
 def asserts_in_place(v: torch.Tensor) -> torch.Tensor:
@@ -1116,6 +1131,24 @@ def draws_with_numpy(compile_: Compile) -> Any:
 def draws_before_with_numpy(compile_: Compile) -> Any:
     turns = np.random.randint(1, 2)
     return [compile_(lambda v, turns: torch.rot90(v, turns) + 1)(torch.ones(2, 3), int(turns))]
+
+
+def goes_so_deep(*, outside: bool) -> Program:
+    """Goes through as many layers as are drawn."""
+    layers = (doubles, doubles, torch.sin)
+
+    def drawn(v: torch.Tensor) -> torch.Tensor:
+        depth = random.randint(2, 2)
+        for layer in layers[:depth]:
+            v = layer(v)
+        return v + 1
+
+    def given(v: torch.Tensor, depth: int) -> torch.Tensor:
+        for layer in layers[:depth]:
+            v = layer(v)
+        return v + 1
+
+    return lambda compile_: compile_(given)(x, random.randint(2, 2)) if outside else compile_(drawn)(x)
 
 
 def copies_a_tensor(v: torch.Tensor) -> torch.Tensor:
@@ -2230,6 +2263,89 @@ def widens(*, layer: bool, **options: Any) -> Program:
     return run
 
 
+class ScaledByWidth(Widened):
+    """A module that keeps its width as a number, too."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, layer=True)
+        self.width = width
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return super().forward(v) / self.width
+
+
+def scales_widths(compile_: Compile) -> list[torch.Tensor]:
+    fn = compile_(ScaledByWidth.forward, dynamic=True)
+    return [fn(ScaledByWidth(width), torch.ones(3, 2)).detach() for width in (4, 5, 6)]
+
+
+def frees_all() -> None:
+    frees_modules()
+    config.allow_unspec_int_on_nn_module = True
+
+
+class Replaced(nn.Module):
+    """A layer in place of another, with the same result."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        return self.layer(v)
+
+
+def replaces(*, before: bool) -> Program:
+    """A program that puts a layer in the place of another between two calls, or before both."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        module = Replaced(LAYERS[0])
+        module.layer = Replaced(LAYERS[0]) if before else module.layer
+        fn = compile_(module)
+        results = [fn(torch.ones(1, 2)).detach()]
+        module.layer = module.layer if before else Replaced(LAYERS[0])
+        return [*results, fn(torch.ones(1, 2)).detach()]
+
+    return run
+
+
+def masks(held: Callable[[int], Any]) -> Program:
+    """A function of torch's that is compiled, and given functions that close over a number."""
+
+    def near(window: Any) -> Callable[..., Any]:
+        return lambda _b, _h, q, k: q - k <= window
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(create_mask)
+        return [fn(near(held(window)), 1, 1, 8, 8, "cpu") for window in (2, 3)]
+
+    return run
+
+
+COUNTED = 1
+
+
+def counts_and_adds(v: torch.Tensor) -> torch.Tensor:
+    global COUNTED
+    COUNTED += 1
+    return v + COUNTED
+
+
+def counting(*, outside: bool) -> Program:
+    """A program that counts the calls of a function inside of it, or outside."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        global COUNTED
+        COUNTED = 1
+        if not outside:
+            fn = compile_(counts_and_adds)
+            return [fn(x) for _ in range(3)]
+        fn = compile_(adds, dynamic=True)
+        return [fn(x, number) for number in (2, 3, 4)]
+
+    return run
+
+
 def marking(fn: Callable[..., Any], mark: Callable[..., Any], *each: torch.Tensor, **options: Any) -> Program:
     """A program that marks the first dimension of each argument before its call."""
 
@@ -3172,6 +3288,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_by_what_is_made, branches_by_what_is_made),
         whole(branches_as_always, branches_as_always),
     ),
+    "clips_in_place": (calls(clips_in_place, (x,), (zeros,)), calls(clips_always, (x,), (zeros,))),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
@@ -3277,6 +3394,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "draws_with_numpy": (draws_with_numpy, draws_before_with_numpy),
     "copies_a_tensor": (calls(copies_a_tensor, (x,)), calls(clones_a_tensor, (x,))),
     "drops_a_layer": (drops_a_layer, drops_outside),
+    "goes_so_deep": (goes_so_deep(outside=False), goes_so_deep(outside=True)),
     "drops_a_layer_by_a_name": (drops_a_layer_by_a_name, drops_outside),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
@@ -3376,6 +3494,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         widens(layer=True, dynamic=True),
         configured(widens(layer=True, dynamic=True), frees_modules),
     ),
+    "a_parameter_and_its_size": (scales_widths, configured(scales_widths, frees_all)),
     "a_buffer_of_another_size": (
         widens(layer=False, dynamic=True),
         configured(widens(layer=False, dynamic=True), frees_parameters),
@@ -3490,6 +3609,8 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "two_backends": (backends(2), backends(1)),
     "training": (switched((True, False)), switched((False, False))),
     "a_closure": (closing, calls(times, (x, 2), (x, 3), dynamic=True)),
+    "a_closure_of_a_mask": (masks(int), masks(torch.tensor)),
+    "counts_a_global": (counting(outside=False), counting(outside=True)),
     "a_global": (a_global, calls(times, (x, 2), (x, 3), dynamic=True)),
     "a_global_text": (a_global_text(("fast", "slow")), a_global_text(("slow", "slow"))),
     "a_learning_rate": (scheduled(0.5), scheduled(torch.tensor(0.5))),
@@ -3585,6 +3706,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(lambda v, kind: v + 1 if kind is Kind.FIRST else 1 + v, (x, Kind.FIRST), (x, Kind.FIRST)),
     ),
     "a_freed_optimizer": (steps(again=False), steps(again=True)),
+    "a_layer_put_in_place": (replaces(before=False), replaces(before=True)),
     "a_type": (
         calls(lambda v, items: v + len(items), (x, [1]), (x, (1,))),
         calls(lambda v, items: v + len(items), (x, [1]), (x, [1])),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.config as inductor_config
+from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 from torch._inductor import lowering
 from torch.autograd import forward_ad
@@ -231,3 +232,23 @@ def test_a_break_that_is_raised_says_why_it_is(tmp_path: Path) -> None:
     assert "fullgraph=True" in told[0]
     assert "torch.cond" in told[1]
     assert "the operator failed" in told[2]
+
+
+def test_what_a_higher_order_operator_found_is_told(tmp_path: Path) -> None:
+    def widens(x: torch.Tensor) -> Any:
+        return scan(lambda carry, each: ((carry + each).double(), each.clone()), torch.zeros(2), x, dim=0)
+
+    made = failing(tmp_path, lambda: torch.compile(widens, backend="aot_eager", fullgraph=True)(torch.ones(3, 2)))
+    cause = made.findings[0].cause or ""
+    assert "float32" in cause, cause
+    assert not any("bisect" in each.text for each in made.findings[0].advice)
+
+
+def test_torchs_own_backend_is_not_to_be_mended(tmp_path: Path) -> None:
+    def sides(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda v: v @ weight, lambda v: v @ weight[:, :2], (x,))
+
+    weight = torch.ones(4, 4, requires_grad=True)
+    made = failing(tmp_path, lambda: torch.compile(sides, backend="aot_eager")(torch.ones(2, 4), weight))
+    assert "AOTAutograd" in made.findings[0].title
+    assert not any("mend it there" in each.text for each in made.findings[0].advice)

@@ -332,3 +332,29 @@ def test_an_entry_is_as_near_as_all_that_it_failed_by(tmp_path: Path) -> None:
         "in 0/4, for the same reason"
     ]
     assert "mark_unbacked" not in advice_of(first)
+
+
+def test_many_sizes_of_one_are_not_to_be_marked_one_by_one(tmp_path: Path) -> None:
+    def adds_all(vs: list[torch.Tensor]) -> torch.Tensor:
+        return torch.stack([v.sum() for v in vs])
+
+    given = ([torch.ones(size, 3) for _ in range(5)] for size in (1, 2))
+    (item,) = found(tmp_path, adds_all, *((each,) for each in given))
+    assert "sizes 0 and 1" in advice_of(item)
+    assert "mark_unbacked" not in advice_of(item)
+
+
+def test_the_length_of_a_list_that_was_made_before_a_break_follows_from_it(tmp_path: Path) -> None:
+    def scales(vs: list[Any]) -> Any:
+        kept = [v * 2 for v in vs if v is not None]
+        torch._dynamo.graph_break()
+        return [v + 1 for v in kept]
+
+    path = tmp_path / "run.dynadiag"
+    compiled = torch.compile(scales, backend="eager")
+    with dynadiag.record(path):
+        for given in ([x, None], [x, x]):
+            compiled(given)
+    with dynadiag.open(path) as recording:
+        rest = next(item for item in explain(recording).findings if "kept changed" in item.title)
+    assert (rest.severity, rest.caused_by is None) == ("note", False)

@@ -204,3 +204,40 @@ def test_a_number_that_is_kept_decides_what_reads_it(kept: str, read: str, decid
     )
     assert (found.condition if found else None) == decides
     assert found is None or found.is_direct
+
+
+def test_a_size_that_the_caller_marked_comes_from_no_tensors_values(tmp_path: Path) -> None:
+    def pools(x: torch.Tensor) -> torch.Tensor:
+        doubled = x * 2
+        count = doubled.shape[0]
+        if count > 4:
+            return doubled[:4].mean(0)
+        return doubled.mean(0)
+
+    given = torch.ones(6, 2)
+    torch._dynamo.decorators.mark_unbacked(given, 0)
+    with pytest.raises(Exception, match="data-dependent"), dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(pools, backend="aot_eager", fullgraph=True)(given)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = explain(recording).findings
+    assert (item.cause or "").removesuffix(".") == (  # a break on torch 2.11
+        "`count > 4` cannot be decided while tracing: the size is unbacked, as `mark_unbacked` makes it"
+    )
+    assert "Mark the size dynamic" in item.advice[0].text
+
+
+def test_a_list_of_numbers_that_decide_is_not_to_be_captured(tmp_path: Path) -> None:
+    def finishes(x: torch.Tensor, best: torch.Tensor) -> Any:
+        done = []
+        for place, token in enumerate(best.tolist()):
+            if token == 2:
+                done.append(x[place])
+        return x * 2, done
+
+    config.capture_scalar_outputs = False
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        torch.compile(finishes, backend="aot_eager")(torch.ones(3, 2), torch.tensor([1, 2, 0]))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        item = explain(recording).findings[0]
+    assert item.rule == "break"
+    assert not any("capture_scalar_outputs" in each.text for each in item.advice)

@@ -330,3 +330,10 @@ def test_what_a_compiler_or_linker_does_not_find_is_read(said: str, lacks: str |
     assert found.compiler_error is not None
     assert "ld returned" not in found.compiler_error
     assert "command failed" not in found.compiler_error
+
+
+def test_what_happened_is_told_before_what_torch_considers() -> None:
+    said = "Consider annotating your code using torch._check*(). Could not guard on data-dependent expression u0 > 0"
+    assert read_failed_compile(said).message == "Could not guard on data-dependent expression u0 > 0"
+    found = "Expected the same metadata but found:\npair[0] differ in 'dtype'"
+    assert read_failed_compile(found).message == "Expected the same metadata but found: pair[0] differ in 'dtype'"

@@ -17,6 +17,7 @@ _COMMENT = re.compile(r"  # (?:[^\n]*  # )?(\S+):(\d+) in (\S+)")
 
 _Locations = dict[str, tuple[str, int | None]]
 _VALUES = ("val", "value", "result")
+_WRAPS_INPUT = "wrap_to_fake_tensor_and_record"  # Dynamo's builder.py: a size of what a compiled function is given
 _KINDS = {
     "create_symbol": "created",
     "create_unbacked_symbol": "unbacked",
@@ -120,10 +121,19 @@ def read_symbol(context: DigestContext, event: Event, metadata: dict[str, Any], 
         name=str(data.get("symbol", "")),
         value=value,
         source=source,
-        event=_KINDS[event.kind],
+        event=_kind(context, event, data),
         expression=_operation(operands) or text_or_none(data.get("expr")) or text_or_none(data.get("vr")),
         user_stack=user_frames(context.parse_stack(_stack_of(id_, metadata, data))),
     )
+
+
+def _kind(context: DigestContext, event: Event, data: dict[str, Any]) -> str:
+    """What became of a symbol; a size without a value is "marked" where it is one of an input, and no operator's."""
+    kind = _KINDS[event.kind]
+    is_given = kind == "unbacked" and any(
+        frame.function == _WRAPS_INPUT for frame in context.parse_stack(data.get("stack"))
+    )
+    return "marked" if is_given else kind
 
 
 def _operation(data: Any) -> str | None:

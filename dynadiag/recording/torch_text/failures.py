@@ -81,6 +81,7 @@ _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<messa
 _EXPLAINED = re.compile(r"\n\s*Explanation: ")
 _REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
 _FAKE_CALL = "RuntimeError when making fake tensor call"  # torch's words for an operator that failed without values
+_CHECK_HINT = "Consider annotating your code using torch._check*(). "  # stands before what happened
 _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 
 
@@ -88,11 +89,11 @@ _CPP_PLACE = re.compile(r"^\[[^\]\s]*:\d+\]\s*")
 class FailureFacts:
     """What torch says of a failed compile.
 
-    ``message`` is the first line of the exception without what torch puts before it. ``backend`` is the one that
-    raised it, ``files`` those that its traceback passes, outermost first, below the call of the backend if there is
-    one. ``is_cpp`` and ``is_lowering``: the C++ compiler, or Inductor's lowering, raised it. ``blamed`` is the user's
-    line that torch names, ``operators`` the operators that it names, ``quoted`` the generated line that a compiler
-    quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
+    ``message`` is the first line of the exception without what torch puts before it, with what it says was found.
+    ``backend`` is the one that raised it, ``files`` those that its traceback passes, outermost first, below the call of
+    the backend if there is one. ``is_cpp`` and ``is_lowering``: the C++ compiler, or Inductor's lowering, raised it.
+    ``blamed`` is the user's line that torch names, ``operators`` the operators that it names, ``quoted`` the generated
+    line that a compiler quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
     what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
     ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an operator's ``autograd``
     formula, or a way to ``resume`` in a coroutine.
@@ -127,7 +128,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
     absent = next(((what, found["name"]) for what, text in _NOT_FOUND if (found := text.search(error))), None)
     inside, operator, quoted = _IN_OPERATOR.search(reason), OPERATOR_ITEM.search(traceback), _CODE_OF_ERROR.search(told)
     raised = operator_error(reason) if reason.startswith(_FAKE_CALL) else None
-    message = _BACKEND.sub("", raised or reason, count=1).strip().partition("\n")[0].removesuffix(":")
+    message = _message(_BACKEND.sub("", raised or reason, count=1))
     return FailureFacts(
         message=message,
         is_backward=is_backward,
@@ -146,6 +147,13 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         absent=absent and absent[1],
         symbols=needed_symbols(reason),
     )
+
+
+def _message(text: str) -> str:
+    """The first line of an exception, with the next where it announces that ("... have same metadata but found:")."""
+    first, _, rest = text.strip().removeprefix(_CHECK_HINT).partition("\n")
+    following = rest.strip().partition("\n")[0] if first.endswith(" found:") else ""
+    return f"{first} {following}" if following else first.removesuffix(":")
 
 
 def _blamed(reason: str, traceback: str) -> Span | None:
