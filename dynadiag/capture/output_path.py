@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from dynadiag.errors import DynadiagError
@@ -18,6 +19,8 @@ def named_path(function: str, path: object) -> Path:
 def check_output(path: Path, *, force: bool) -> None:
     """Raise `DynadiagError` if no recording can be written there, or if a file is there and ``force`` is not given."""
     try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.lstat()  # from Python 3.14 on `exists` is no more told of a name that is too long
         if path.is_dir():
             raise DynadiagError(f"record: {path} is a folder: name a file")
         if path.exists() and not path.is_file():

@@ -8,6 +8,7 @@ inode. Each function here that opens a file for writing asks it, so a name that 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.machinery
 import itertools
 import os
@@ -257,8 +258,8 @@ def check_writable(path: Path, *, force: bool, kind: Kind | None = None) -> Path
     try:
         _refuse_input(path)
         real = path.resolve()
-        exists = real.exists() or real.is_symlink()
-        if exists:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            real.lstat()  # from Python 3.14 on `exists` is no more told of a name that is too long
             _check_replaceable(path, real, force=force, kind=kind)
         if not real.parent.is_dir():
             raise DynadiagError(f"{path}: there is no folder {real.parent}")

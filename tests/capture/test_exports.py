@@ -475,4 +475,4 @@ def test_a_line_of_the_program_that_hashes_what_has_no_hash_is_not_the_result_of
     with dynadiag.open(file) as recording:
         (found,) = explain(recording).findings
     assert (found.span.line, found.advice) == (line_of(Looks, "in set"), ())
-    assert (found.cause or "").startswith("unhashable type: ")
+    assert "unhashable type: " in (found.cause or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def test_a_value_from_before_the_break_is_found_in_the_source(name: str, tmp_pat
     part, body = AFTER_A_BREAK[name]
     source, file = REST.format(body=body), f"<rest {name}>"
     found = breaks_of(source, file, tmp_path)
-    assert len(found) > 1
+    in_loop = name == "while" and sys.version_info >= (3, 14)  # the bytecode has the condition in the loop there
+    assert (len(found) == 1) == in_loop
     assert found[0].gb_id == "GB0098"
     assert {text_of(linecache.getlines(file), *columns(item.span)) for item in found} == {part}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -148,6 +149,6 @@ def test_an_exception_in_what_is_left_of_a_line_that_breaks_goes_with_the_break(
     raised = [item for item in found if item.id == "GB0088"]
     assert first.id != "GB0088"
     assert {(item.severity, found[item.caused_by or 0] is first) for item in raised} <= {("note", True)}
-    if VERSION == (2, 13):
+    if VERSION == (2, 13) and sys.version_info < (3, 14):  # `uuid4` is written otherwise there
         (then,) = [each for each in first.evidence if each.label == "then"]
         assert "TypeError" in then.text
