@@ -9,8 +9,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import json, sys, torch
 import numpy as np
@@ -91,27 +89,18 @@ torch.compile(lambda a, i: a[i] + 1)(torch.ones(4), torch.tensor([1, 9]))
 """
 
 
-@pytest.fixture(scope="module")
-def done() -> subprocess.CompletedProcess[str]:
-    """The program, which ends at an index out of bounds."""
+def test_kernels_compute_what_eager_does_and_each_is_reported() -> None:
+    """Rounding to bfloat16 is torch's, and the program ends at an index out of bounds: an assertion of the kernel."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-c", PROGRAM]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-
-
-def test_kernels_compute_what_eager_does_and_each_is_reported(done: subprocess.CompletedProcess[str]) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr[-4000:]
-    reported: dict[str, list[str]] = json.loads(done.stdout.splitlines()[0])
+    cases, *rounding = done.stdout.splitlines()
+    reported: dict[str, list[str]] = json.loads(cases)
     for name, kernels in reported.items():
         assert kernels, name
         assert all(kernel.startswith("triton_") for kernel in kernels), name
         assert len(kernels) == len(set(kernels)), f"{name}: each kernel once a trial"
-
-
-def test_rounding_to_bfloat16_is_torchs(done: subprocess.CompletedProcess[str]) -> None:
-    assert done.stdout.splitlines()[1:] == ["True", "True"], done.stderr
-
-
-def test_an_index_out_of_bounds_is_an_assertion_of_the_kernel(done: subprocess.CompletedProcess[str]) -> None:
+    assert rounding == ["True", "True"], done.stderr[-4000:]
     assert done.returncode == 1
     assert "index out of bounds" in done.stderr
