@@ -7,7 +7,8 @@ processes that have their environment, share what is kept. Its path is always th
 precompiled headers by it.
 
 ``python kept_compiler.py FOLDER WORDS...`` is ``g++ WORDS...``. A command of another kind than those that Inductor
-gives for kernels and headers goes to the compiler as it is. What fails, or says something, is not kept.
+gives for kernels and headers goes to the compiler as it is. What fails is not kept. Warnings are, and are said again:
+kernels that reduce have some of torch's headers.
 """
 
 from __future__ import annotations
@@ -50,12 +51,15 @@ def main(folder: Path, words: list[str]) -> int:
     if output is None:
         os.execvp("g++", ["g++", *words])
     kept = folder / _key(words, output)
+    warnings = kept.with_suffix(".warnings")
     if kept.exists():
         _copy(kept, output)
+        sys.stderr.buffer.write(warnings.read_bytes())
         return 0
     done = subprocess.run(["g++", *words], stderr=subprocess.PIPE, check=False)
     sys.stderr.buffer.write(done.stderr)
-    if done.returncode == 0 and not done.stderr and output.is_file() and folder.is_dir():
+    if done.returncode == 0 and output.is_file() and folder.is_dir():
+        warnings.write_bytes(done.stderr)
         _copy(output, kept)
     return done.returncode
 

@@ -101,6 +101,7 @@ def test_a_crash_ends_the_trial_and_not_this_process() -> None:
     assert (verdict.verdict, verdict.rung, verdict.failure.type) == ("found", "custom", "SIGABRT")
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_a_console_has_no_files(tmp_path: Path) -> None:
     """As in a notebook: the function has no file at all, and threads of others are alive."""
     code = (

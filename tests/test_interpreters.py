@@ -69,7 +69,9 @@ def test_a_process_that_has_imported_torch_and_another_setting_of_torchs_get_a_r
         forked = subprocess.check_output([sys.executable, "-c", starts], text=True)
         after = subprocess.check_output([sys.executable, "-c", f"import torch\n{starts}"], text=True)
         other = subprocess.check_output([sys.executable, "-c", asks], text=True, env={**os.environ, "TORCH_LOGS": ""})
-    assert [forked, after, other] == ["True\n", "False\n", "False\n"]
+        bare = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        waits = subprocess.check_output([sys.executable, "-c", asks], text=True, env=bare)
+    assert [forked, after, other, waits] == ["True\n", "False\n", "False\n", "True\n"]
 
 
 def test_a_recorded_program_is_a_fork_too_and_its_children_are_recorded(tmp_path: Path) -> None:

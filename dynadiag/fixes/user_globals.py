@@ -27,6 +27,7 @@ _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 _HELD = (torch.Tensor, list, dict, set, deque)
 _LOCK = type(threading.Lock())
 _SCALARS = (bool, int, float, str, bytes, complex, type(None))
+_ELSEWHERE: dict[tuple[str, ...], dict[str, Any]] = {}  # by the roots, the modules that are not below one
 
 
 class UserGlobals:
@@ -133,12 +134,20 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _namespaces(roots: tuple[str, ...]) -> list[dict[str, Any]]:
     """The globals of each module once: a program in a fresh interpreter is `__main__` and `__mp_main__`.
 
-    A module is not asked for its file, which many have a function for: torch alone has thousands of modules.
+    torch alone has thousands of modules: those that lie elsewhere are asked once for their file.
     """
-    spaces = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-    files = ((space, space.get("__file__")) for space in spaces)
-    found = [space for space, file in files if isinstance(file, str) and lies_in(file, roots)]
-    return list({id(space): space for space in found}.values())
+    elsewhere = _ELSEWHERE.setdefault(roots, {})
+    spaces = {}
+    for name, module in list(sys.modules.items()):
+        if elsewhere.get(name) is module:
+            continue
+        # ``module.__file__`` would run a function that many modules have for missing names.
+        file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if isinstance(file, str) and lies_in(file, roots):
+            spaces[id(module)] = vars(module)
+        else:
+            elsewhere[name] = module
+    return list(spaces.values())
 
 
 def lies_in(file: str, roots: tuple[str, ...]) -> bool:

@@ -155,9 +155,13 @@ _COMPILER_MODULES = (
 
 
 def load_late_imports() -> None:
-    """Import and compute what Inductor needs only for its first matrix product and multi-dimensional reduction."""
+    """Import and compute what Inductor needs only for its first matrix product, multi-dimensional reduction and key of
+    a cache, for which it reads the source of all of torch.
+    """
     importlib.import_module("sympy.physics.units")
-    importlib.import_module("torch._inductor.codecache").CacheBase.get_system()
+    codecache = importlib.import_module("torch._inductor.codecache")
+    codecache.CacheBase.get_system()
+    codecache.torch_key()
 
 
 def lookup_backend(name: str) -> Any:

@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.capture.runs import LIMIT
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 REPOSITORY = Path(__file__).parents[2]
 FEWEST = 90  # functions that are made to raise: 112 on torch 2.13
 RECORDED_ALL_THE_SAME = ("dictConfig", "logger class", "record factory", "journal closed")

@@ -38,6 +38,7 @@ finally:
 WAITS = "print('step', number, flush=True)\n        if number == 4:\n            __import__('signal').pause()"
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_ended_after_so_many_calls(tmp_path: Path) -> None:
     run = Bench(tmp_path, LOOP).recorded(options=("--stop-after", "3"))
     assert run.out.startswith("step 0\nstep 1\nstep 2\nsaved\n")
@@ -125,6 +126,7 @@ def test_processes_that_somebody_else_starts_record_themselves(tmp_path: Path) -
     assert found == {0: True, 1: True}
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_without_source_nothing_of_it_is_in_the_recording(backend: str, tmp_path: Path) -> None:
     program = """
@@ -186,6 +188,7 @@ def test_fresh_caches_are_gone_afterwards(tmp_path: Path) -> None:
         assert [entry["cache"] for entry in run.document["compiles"]] == ["miss"]
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 @pytest.mark.parametrize(
     ("target", "why"),
     [("program.py:missing", "no function missing"), ("program.py:wrong", "must return"), ("nowhere.mod:f", "import")],
@@ -218,6 +221,7 @@ def test_a_function_is_compiled_and_called(tmp_path: Path) -> None:
     assert [path.name for path in bench.work.iterdir()] == ["program.py"]
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_a_process_that_compiles_nothing_and_fails_at_an_export_is_told(tmp_path: Path) -> None:
     program = """
         import subprocess, sys, torch

@@ -131,6 +131,7 @@ def test_a_stage_explains_only_what_a_profile_shows_too(tmp_path: Path, shown: f
     assert ("why is unknown" in text, "2.00 s longer" in text) == (not is_known, not is_known)
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_what_the_runs_were_given_comes_first(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(

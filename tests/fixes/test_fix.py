@@ -26,8 +26,7 @@ from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import runner_of
 from dynadiag.trial.program import Program
 
-# The first test starts real interpreters, the others forks of one that has torch loaded.
-warm = pytest.mark.usefixtures("forked_interpreters")
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
 PROGRAM = '''"""A step with a print and a branch."""
 import torch
@@ -88,7 +87,6 @@ def _broken(*_: object) -> Any:
     raise KeyError("place")
 
 
-@warm
 def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +122,6 @@ def test_a_call_that_cannot_be_pickled_is_refused() -> None:
         dynadiag.fix(lambda x: x, torch.ones(1))
 
 
-@warm
 def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, document, _ = fix("raise ValueError('no')\n", tmp_path)
     assert (code, document["fixes"]) == (4, [])
@@ -143,7 +140,6 @@ print(torch.compile(torch.sin, backend=backend)(torch.ones(3)))
 """
 
 
-@warm
 def test_a_cause_without_a_change_is_told_with_what_torch_says_of_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +170,6 @@ if __name__ == "__main__":
 """
 
 
-@warm
 def test_a_setting_that_a_later_change_makes_needless_is_taken_back(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -205,7 +200,6 @@ print(step(torch.arange(8.0)).sum())
 """
 
 
-@warm
 def test_a_warning_that_torch_would_forget_without_a_break_is_given_in_the_graph(tmp_path: Path) -> None:
     code, document, patch = fix(FORGOTTEN, tmp_path)
     assert (code, document["evidence"]["breaks"]) == (0, [2, 0])
@@ -234,7 +228,6 @@ for length in (4, 5, 6):
 """
 
 
-@warm
 def test_what_is_shown_after_the_graph_moves_into_it_for_a_recompile(tmp_path: Path) -> None:
     """The graph prints the size that changes, so that what comes before it is shown there as well."""
     code, document, patch = fix(LOGS_FIRST, tmp_path)
@@ -260,7 +253,6 @@ for _ in range(3):
 """
 
 
-@warm
 def test_what_is_compiled_between_two_breaks_stays_compiled(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, document, patch = fix(TWO_WAITS, tmp_path)
     assert (code, document["evidence"]["graphs"]) == (0, [2, 1])
@@ -286,14 +278,12 @@ for k in range(2, 8):
 """
 
 
-@warm
 def test_a_limit_of_recompiles_that_comes_with_one_graph_may_go_with_the_recompiles(tmp_path: Path) -> None:
     """In one graph the number guards what stood in front of the break as well."""
     code, document, _ = fix(LIMIT, tmp_path)
     assert (code, document["evidence"]["graphs"], document["evidence"]["recompiles"]) == (0, [3, 1], [2, 0])
 
 
-@warm
 def test_a_change_that_leaves_a_limit_of_recompiles_behind_is_no_fix(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

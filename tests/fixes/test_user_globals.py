@@ -54,6 +54,18 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
     assert held.tensors()["TOTAL"].item() == 0
 
 
+def test_a_module_of_the_users_may_take_the_name_of_another(
+    note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies elsewhere is asked once for its file: torch alone has thousands of modules."""
+    call = ReplayableCall(lambda x: x, (torch.ones(1),), {})
+    users = sys.modules.pop("notes_of_a_user")
+    monkeypatch.setitem(sys.modules, "notes_of_a_user", sys)
+    assert UserGlobals((str(tmp_path),), call).scalars() == {}
+    monkeypatch.setitem(sys.modules, "notes_of_a_user", users)
+    assert UserGlobals((str(tmp_path),), call).scalars() == {"COUNT": 0, "len(SEEN)": 0}
+
+
 def test_a_module_of_two_names_is_one(
     note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from tests.interpreters import warm
 from tests.tui import build
 from tests.tui.conftest import browsing, press, screen, settle
 from tui.app import Browser
@@ -232,11 +233,13 @@ async def test_a_program_is_run_again_and_followed_while_it_runs(tmp_path: Path)
     (tmp_path / "go").touch()
     made = tmp_path / "first.dynadiag"
     command = [sys.executable, "-m", "dynadiag", "record", "-o", str(made), "prog.py"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    with warm():
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "go").unlink()
     async with browsing(made, folder=tmp_path / "state") as pilot:
-        await press(pilot, "X", "y")
-        await until(pilot, "compiled")
+        with warm():
+            await press(pilot, "X", "y")
+            await until(pilot, "compiled")
         await press(pilot, "enter")
         await until(pilot, "● live")
         assert "1 compile" in screen(pilot)
