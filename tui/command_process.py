@@ -27,8 +27,7 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import has_recordings
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import relative_path
-
-SEARCH = "search"  # the slot of bisections and minifications
+from tui.running_commands import SEARCH
 
 _DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -64,7 +63,6 @@ class Command:
 
     @property
     def text(self) -> str:
-        """The command as a user would type it."""
         return shlex.join(["dynadiag", *self.argv[3:]])
 
     @property
@@ -140,7 +138,6 @@ class CommandProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
         return self._process is not None and self.exit_code is None
 
     @property

@@ -11,10 +11,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.timer import Timer
 
-from tui.command_process import SEARCH, CommandProcess
+from tui.command_process import CommandProcess
 from tui.dialog import Dialog
 from tui.key_bindings import footer_key
 from tui.location import Location
+from tui.running_commands import SEARCH
 from tui.search_summary import search_words
 from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.lines import Lines
@@ -64,7 +65,6 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
 
     @property
     def lines(self) -> StyledLines:
-        """What is shown."""
         return self.query_one(StyledLines)
 
     def on_lines_chosen(self, _: Lines.Chosen) -> None:
@@ -73,7 +73,6 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
             self.dismiss((recording, Location("trials" if self.process.command.slot == SEARCH else "overview")))
 
     def action_stop(self) -> None:
-        """Stop the command."""
         if self.process.running:
             self.process.stop()
 

@@ -83,7 +83,6 @@ class CompileTree:
     # Branches
 
     def branches(self) -> list[Branch]:
-        """Return the root branches of the tree."""
         root = _CallNode()
         for item in self.explanation.compiles:
             here = root
@@ -148,7 +147,6 @@ class CompileTree:
     # What a compile has, a line for each
 
     def _outcome(self, item: Compile) -> Fragment:
-        """How a compile ended."""
         again = self._recompiles.get(item.compile_id)
         return _GAVE_UP if again is not None and again.limit_reached else _OUTCOME.get(item.outcome, (item.outcome, ""))
 
@@ -207,7 +205,6 @@ class CompileTree:
         ]
 
     def compile_lines(self, item: Compile) -> list[Line]:
-        """Return the details of one compile."""
         spent = item.seconds
         times = (
             ("total", spent.total),

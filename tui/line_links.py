@@ -37,7 +37,6 @@ class LineLinks:
 
     @cached_property
     def lines(self) -> Mapping[LineKey, tuple[int, ...]]:
-        """The lines of each key, sorted."""
         found: dict[LineKey, list[int]] = {}
         for number, keys in self.keys.items():
             for key in keys:
@@ -46,7 +45,6 @@ class LineLinks:
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """The node that each line of a graph defines."""
         return {line: name for name, line in self.defined.items()}
 
     def keys_of(self, line: int) -> frozenset[LineKey]:
@@ -112,7 +110,6 @@ class NodeRows:
         return own[0] if len(own) == 1 else None
 
     def names(self, stage: str, links: LineLinks, row: int) -> Sequence[str]:
-        """The lowered nodes of a line: those of its node, of its statement, or of its call."""
         if stage != CODE:
             name = links.names.get(row, "")
             return self._made.get(name, ()) if stage == DYNAMO else (name,)
@@ -129,7 +126,6 @@ class NodeRows:
 
     @cached_property
     def _made(self) -> Mapping[str, Sequence[str]]:
-        """The lowered nodes of each of Dynamo's."""
         found: dict[str, list[str]] = {}
         for name, sources in self._sources.items():
             for source in sources:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
 
+SEARCH = "search"  # the slot of bisections and minifications
+
 
 class RunningCommands:
     """Starts commands, finds them by slot (`Command.slot`) and recording, and stops them when the browser ends.
@@ -51,7 +53,6 @@ class RunningCommands:
         return next((one for one in self._tasks if one.command.slot == slot and not one.finished), None)
 
     def remove(self, process: CommandProcess) -> None:
-        """Remove a command that has ended."""
         self._tasks.pop(process, None)
 
     async def shut_down(self) -> None:

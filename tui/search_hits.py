@@ -55,7 +55,6 @@ class HitGroup:
 
     @property
     def compile_ids(self) -> tuple[str, ...]:
-        """The compiles of its hits, each once."""
         return tuple(dict.fromkeys(hit.compile_id for hit in self.hits))
 
 
@@ -76,7 +75,6 @@ def _group(kind: str, hits: Sequence[Hit], first: int) -> HitGroup:
 
 
 def _group_key(hit: Hit) -> tuple[str, ...]:
-    """What hits of one row have in common."""
     if hit.kind == "event":
         return ("event",)
     if hit.kind == "code":

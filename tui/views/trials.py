@@ -13,11 +13,12 @@ from textual.binding import BindingType
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.search import RecordedSearch, SearchVerdict, read_search
 from dynadiag.recording.records import Trial
-from tui.command_process import SEARCH, CommandProcess
+from tui.command_process import CommandProcess
 from tui.command_screen import state_line
 from tui.highlighting import Highlighter
 from tui.key_bindings import footer_key
 from tui.location import FILE_VIEW
+from tui.running_commands import SEARCH
 from tui.search_summary import deciding_trials, search_lines, trial_lines, trial_row
 from tui.session import Session
 from tui.styled_text import Line, line
@@ -41,8 +42,6 @@ class _Content(NamedTuple):
 class TrialsView(ListingView):
     """The search in the recording. Above it stands the one that was started on it, which writes another recording."""
 
-    NAME: ClassVar[str] = "trials"
-    TITLE: ClassVar[str] = "Trials"
     NOTHING: ClassVar[str] = "no trial yet"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
@@ -69,7 +68,6 @@ class TrialsView(ListingView):
 
     @property
     def head(self) -> StyledLines:
-        """The summary of the search, above the table."""
         return self.query_one("#trials-search", StyledLines)
 
     @property
@@ -92,7 +90,6 @@ class TrialsView(ListingView):
         return super().offers(action)
 
     def action_stop(self) -> None:
-        """Stop the search that was started here. Its trials are kept."""
         self.browser.stop_search()
         self._show_head()
 

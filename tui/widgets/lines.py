@@ -161,7 +161,6 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def page_height(self) -> int:
-        """The number of lines on one screen."""
         return max(1, self.scrollable_content_region.height - self.HEADER_ROWS)
 
     def resize_content(self, width: int) -> None:
@@ -256,7 +255,6 @@ class Lines(ScrollView, can_focus=True):
         self.post_message(self.Moved(self, new))
 
     def refresh_row(self, index: int) -> None:
-        """Draw a line again, if it is on the screen."""
         top = int(self.scroll_y)
         if top <= index < top + self.page_height:
             self.refresh(Region(0, index - top + self.HEADER_ROWS, self.size.width, 1))
@@ -278,7 +276,6 @@ class Lines(ScrollView, can_focus=True):
         self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
     def move_to(self, index: int) -> None:
-        """Put the cursor on a line."""
         index = self.validate_cursor(index)
         if index == self.cursor:
             self.post_message(self.Moved(self, index))
@@ -286,23 +283,18 @@ class Lines(ScrollView, can_focus=True):
         self.reveal(index, middle=True, around=_LINES_AROUND)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by a number of lines."""
         self.cursor += by
 
     def action_page(self, pages: float) -> None:
-        """Move the cursor by a number of pages."""
         self.cursor += int(pages * self.page_height) or (1 if pages > 0 else -1)
 
     def action_first(self) -> None:
-        """Move the cursor to the first line."""
         self.cursor = 0
 
     def action_last(self) -> None:
-        """Move the cursor to the last line."""
         self.cursor = self.count - 1
 
     def action_side(self, way: int) -> None:
-        """Scroll sideways."""
         room = self.scrollable_content_region.width
         most = max(0, self.virtual_size.width - room // 2)
         self.scroll_x = max(0, min(self.scroll_x + way * _SCROLL_COLUMNS, most))
@@ -313,7 +305,6 @@ class Lines(ScrollView, can_focus=True):
         return max(0.0, value)
 
     def action_choose(self) -> None:
-        """Send `Chosen` for the cursor's line."""
         if self.count:
             self.post_message(self.Chosen(self, self.cursor))
 
@@ -345,7 +336,6 @@ class Lines(ScrollView, can_focus=True):
         return not pattern or self._find(1, here=True)
 
     def action_find(self, way: int) -> None:
-        """Go to the next or previous match."""
         if not self.matcher.pattern:
             self.notify("press / to search first", severity="warning")
         elif not self._find(way):
@@ -369,18 +359,15 @@ class Lines(ScrollView, can_focus=True):
         return True
 
     def action_copy(self) -> None:
-        """Copy the cursor's line to the clipboard."""
         if self.count:
             self.app.copy_to_clipboard(clipboard_text(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
-        """Copy all lines to the clipboard."""
         self.app.copy_to_clipboard(clipboard_text(self.full_text()))
         self.notify(f"{self.count:,} lines copied")
 
     def full_text(self) -> str:
-        """Return all lines as one text."""
         return "".join(f"{self.text_of(index)}\n" for index in range(self.count))
 
 
@@ -398,7 +385,6 @@ class FilterableLines(Lines):
 
     @property
     def whole_count(self) -> int:
-        """The number of lines without the filter."""
         return self.count
 
     @property
@@ -413,7 +399,6 @@ class FilterableLines(Lines):
         self.show_count()
 
     def show_count(self) -> None:
-        """Show the number of lines in the frame."""
         more = f" with {one_line(self.filter)}" if self.filter else self.total
         self.border_subtitle = f"{self.count:,}{self.unit}{more}"
 
