@@ -101,7 +101,6 @@ class CacheReport:
 
     @property
     def last(self) -> tuple[CacheEntry, ...]:
-        """The lookups of the last run."""
         return tuple(entry for entry in self.entries if entry.run == len(self.runs) - 1)
 
     @property

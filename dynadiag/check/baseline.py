@@ -128,7 +128,6 @@ def updated_baseline(
 
 
 def changes_of(file: str, before: Baseline, after: Baseline) -> BaselineUpdate:
-    """Return what an update of this file changed."""
     old, new = ({each.identity: each.count for each in baseline.known} for baseline in (before, after))
     added = sum(number > old.get(identity, 0) for identity, number in new.items())
     dropped = tuple(each for each in before.known if new.get(each.identity, 0) < each.count)

@@ -16,8 +16,6 @@ from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
 from dynadiag.kernels.module_parser import ParsedModule, parse_module
 from dynadiag.recording.reader import Recording
 
-__all__ = ["CallKernels", "kernels_of_a_call"]
-
 
 @dataclass(frozen=True, slots=True)
 class CallKernels:
@@ -34,7 +32,6 @@ class CallKernels:
 
     @property
     def total(self) -> float:
-        """All of them."""
         return self.generated + self.extern + self.uncompiled
 
 

@@ -115,7 +115,6 @@ class Measurer:
 
 
 def _call_marked(call: Callable[[], Any]) -> Any:
-    """Make the call under a profiler mark."""
     with profiler_mark(CALL):
         return call()
 

@@ -39,7 +39,6 @@ class GraphReader:
         self._dynamo = {item.compile_id: self._read_dynamo(item.compile_id) for item in self.compiles}
 
     def graphs(self, compile_id: str, stage: str) -> tuple[Graph, ...]:
-        """Return the graphs of a compile at a stage."""
         return tuple(self._stages.get((compile_id, stage), ()))
 
     def stages(self, compile_id: str) -> tuple[str, ...]:
@@ -47,7 +46,6 @@ class GraphReader:
         return tuple(stage for id_, stage in self._stages if id_ == compile_id)
 
     def read(self, graph: Graph) -> CanonicalGraph:
-        """Return a graph in canonical form."""
         return canonical_graph(self.recording.payload(graph.event))
 
     def digest(self, compile_id: str) -> tuple[str, ...]:

@@ -96,7 +96,6 @@ class GeneratedModule:
 
     @cached_property
     def source_text(self) -> Mapping[SourceLine, str]:
-        """The text of each user line."""
         nodes = [*self.dynamo.nodes.values(), *self.graph.nodes.values()]
         return {
             node.source_line: node.source_text for node in nodes if node.source_line is not None and node.source_text

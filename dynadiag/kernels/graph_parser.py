@@ -40,7 +40,6 @@ def split_arguments(text: str, start: int = 0) -> list[str]:
 
 
 def without_strings(text: str) -> str:
-    """Return the text with empty string literals."""
     return _STRING.sub("''", text)
 
 
@@ -239,7 +238,6 @@ class PrintedGraph:
 
     @cached_property
     def users(self) -> dict[str, list[str]]:
-        """The nodes that read each node."""
         found: dict[str, list[str]] = {}
         for node in self.nodes.values():
             for name in node.inputs:

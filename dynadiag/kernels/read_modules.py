@@ -76,7 +76,6 @@ class _ModuleReader:
             yield self.module(event)
 
     def module(self, event: Event) -> GeneratedModule:
-        """Read one generated module."""
         text = self._recording.payload(event.index)
         module = parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
         compile_id = self._ids.get(event.index, event.compile_id)

@@ -86,7 +86,6 @@ class NodeRun(ValueInterpreter):
 
     @property
     def stacks(self) -> list[str]:
-        """The stacks that the nodes name by number."""
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
@@ -109,7 +108,6 @@ class NodeRun(ValueInterpreter):
                 self._wide.pop(source, None)
 
     def _described(self, n: Node) -> Any:
-        """Run a node, and describe its value."""
         if not n.op.startswith("call_"):
             return self._keep(n, super().run_node(n))
         inputs = self.tensors_read(n)
@@ -223,7 +221,6 @@ class NodeRun(ValueInterpreter):
         return value
 
     def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any, *, makes_nan: bool) -> None:
-        """Add the JSON object of a node."""
         described = summary_of(value)
         is_finite = not (described["nan"] or described["inf"])
         is_sampled = state is not None and before is None and is_finite

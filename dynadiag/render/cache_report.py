@@ -72,7 +72,6 @@ class CachesDocument(CommandDocument):
 
 
 def caches_document(report: CacheReport) -> CachesDocument:
-    """Return the document of a report."""
     last = report.runs[-1].run
     return CachesDocument(
         torch=last.torch,
@@ -118,7 +117,6 @@ def cache_report_text(report: CacheReport, printer: Printer) -> str:
 
 
 def headline(report: CacheReport) -> str:
-    """Return the first line of a report."""
     if not report.same_program:
         return "The two recordings are of different programs: no compile of one is in the other."
     start = "The second start" if len(report.runs) == 2 else "This start"

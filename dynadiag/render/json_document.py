@@ -180,7 +180,6 @@ class FindingDocument:
 
     @classmethod
     def of(cls, item: Finding) -> FindingDocument:
-        """The document of a finding."""
         places = tuple(LineDocument(span.file, span.line) for span in item.places)
         cost = document_of(CostDocument, item.cost)
         entry = None if item.entry is None else LineDocument(item.entry.file, item.entry.line)

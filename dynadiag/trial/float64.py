@@ -18,18 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call, tensors_in
 
-__all__ = [
-    "argument_to_float64",
-    "default_dtype",
-    "float64_copies",
-    "float64_operators",
-    "is_operator",
-    "run_branches_under",
-    "run_in_float64",
-    "to_float64",
-    "written_tensors",
-]
-
 _WIDER = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,

@@ -19,8 +19,6 @@ from dynadiag.trial.outcome import ROUNDING
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["ResultDifference", "beyond_rounding", "compare_runs", "effective_strides", "shared_memory"]
-
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),

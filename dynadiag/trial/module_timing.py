@@ -27,8 +27,6 @@ from dynadiag.torch_private.operator_profile import profiler_mark
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial import device_peaks
 
-__all__ = ["add_marks", "main", "measure_module"]
-
 _WARM_UP = 3
 _MIN_RUNS, _MAX_RUNS = 10, 200  # runs: enough for a median, and not too many for the profiler
 _MARK = "dynadiag call "

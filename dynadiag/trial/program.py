@@ -15,8 +15,6 @@ from typing import Any
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.typed_json import load
 
-__all__ = ["Program", "TargetError", "call_factory", "load_call", "main", "run_program"]
-
 
 class TargetError(DynadiagError):
     """The target cannot be imported, or its function returns something unusable. Exit code 2, not a failure of the
@@ -81,7 +79,9 @@ def run_program(program: Program) -> None:
     elif program.module:
         _run_module(program)
     else:
-        _run_file(program)
+        sys.argv = [program.target, *program.arguments]
+        sys.path.insert(0, str(Path(program.target).parent))
+        _execute(Path(program.target).read_bytes(), program.target, _main_module(program.target))
 
 
 def _run_test(program: Program) -> None:
@@ -116,12 +116,6 @@ def _main_module(file: str, spec: Any = None) -> types.ModuleType:
 def _execute(source: bytes, file: str, main: types.ModuleType) -> None:
     code = compile(source, file, "exec", dont_inherit=True)
     exec(code, main.__dict__)  # noqa: S102 - the user asked to run this program
-
-
-def _run_file(program: Program) -> None:
-    sys.argv = [program.target, *program.arguments]
-    sys.path.insert(0, str(Path(program.target).parent))
-    _execute(Path(program.target).read_bytes(), program.target, _main_module(program.target))
 
 
 def _run_module(program: Program) -> None:

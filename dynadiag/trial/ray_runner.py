@@ -17,8 +17,6 @@ from dynadiag.trial.ray_session import command_context
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["RayRunner"]
-
 _MAX_RETRIES = 3  # of a task whose worker dies
 _NO_FORKS = "the trials are tasks of Ray"
 
@@ -52,7 +50,6 @@ class RayRunner(Runner):
         return not self.one_at_a_time
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """One trial."""
         return self.run(plan)
 
     def run(self, plan: Plan) -> Outcome:

@@ -27,8 +27,6 @@ from dynadiag.trial.sandbox import Sandboxes, changed_files, snapshot, trial_env
 from dynadiag.trial.supervise import Limits, RunningProcess
 from dynadiag.trial.zygote import ForkRequest
 
-__all__ = ["START_TIMEOUT", "Runner", "default_jobs"]
-
 # Triton reads the variable when it is imported, so this rung needs processes of its own.
 _TRITON_INTERPRETER = ("dynadiag.trial.triton_interpreter", {"TRITON_INTERPRET": "1"})
 START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
@@ -92,12 +90,10 @@ class Runner:
 
     @property
     def threads(self) -> int:
-        """The number of threads that trials run with."""
         return self._threads
 
     @property
     def has_forks(self) -> bool:
-        """Whether trials can be forked at present."""
         return self._zygote is not None or self._checkpoint is not None
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:

@@ -26,8 +26,6 @@ from dynadiag.recording.package_files import installed_path
 from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
 
-__all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
-
 _RECURSION = "maximum recursion depth exceeded"
 # In this order: a path may hold hexadecimal digits, a hash may hold decimal ones.
 _REPLACEMENTS = (

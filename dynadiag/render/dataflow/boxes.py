@@ -56,7 +56,6 @@ class FoldedGraph:
         return self.only(kept)
 
     def only(self, keys: Collection[str]) -> FoldedGraph:
-        """The graph of these boxes."""
         boxes = {key: box for key, box in self.boxes.items() if key in keys}
         return FoldedGraph(boxes, tuple(edge for edge in self.edges if edge[0] in boxes and edge[1] in boxes))
 

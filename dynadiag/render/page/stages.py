@@ -53,11 +53,9 @@ class Redaction:
         return _LEFT_OUT if self.active and text else text
 
     def file(self, shown: str) -> str:
-        """The name of a file."""
         return self._files.setdefault(shown, f"file-{len(self._files) + 1}.py") if self.active else shown
 
     def function(self, name: str) -> str:
-        """The name of a function."""
         return self._functions.setdefault(name, f"function-{len(self._functions) + 1}") if self.active else name
 
 
