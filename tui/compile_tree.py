@@ -9,7 +9,8 @@ from typing import Protocol
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
+from dynadiag.grouping import grouped
+from dynadiag.recording.records import Compile, Frame, Graph, Kernel, Span
 from dynadiag.recording.torch_text.failures import CompilerOutput, parse_compiler_output
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.readable_graph import graph_titles
@@ -63,9 +64,7 @@ class CompileTree:
         self.explanation = explanation
         self._artifacts = artifacts
         self._cwd = explanation.run.cwd
-        self._breaks: dict[str, list[Break]] = {}
-        for item in explanation.breaks:
-            self._breaks.setdefault(item.compile_id, []).append(item)
+        self._breaks = grouped((item.compile_id, item) for item in explanation.breaks)
         self._recompiles = {one.compile_id: one for one in explanation.recompiles}
         self._calls: dict[str, tuple[Sequence[Frame], Sequence[Compile]]] = {}  # by branch key
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dynadiag.grouping import grouped
+
 if TYPE_CHECKING:
     from dynadiag.kernels.document_links import DocumentLinks
     from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
@@ -37,10 +39,7 @@ class LineLinks:
 
     @cached_property
     def lines(self) -> Mapping[LineKey, tuple[int, ...]]:
-        found: dict[LineKey, list[int]] = {}
-        for number, keys in self.keys.items():
-            for key in keys:
-                found.setdefault(key, []).append(number)
+        found = grouped((key, number) for number, keys in self.keys.items() for key in keys)
         return {key: tuple(numbers) for key, numbers in found.items()}
 
     @cached_property
@@ -126,11 +125,7 @@ class NodeRows:
 
     @cached_property
     def _made(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {}
-        for name, sources in self._sources.items():
-            for source in sources:
-                found.setdefault(source, []).append(name)
-        return found
+        return grouped((source, name) for name, sources in self._sources.items() for source in sources)
 
     @cached_property
     def _code(self) -> Mapping[str, set[int]]:

@@ -18,6 +18,7 @@ from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
+from dynadiag.grouping import grouped
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
@@ -124,10 +125,8 @@ class CacheReport:
     @property
     def compiled(self) -> tuple[tuple[CacheEntry, ...], ...]:
         """The compiles of the last run that no cache answered for: their lookups, the costliest first."""
-        found: dict[str, list[CacheEntry]] = {}
-        for entry in self.last:
-            if entry.lookup.cache in GRAPH_CACHES and entry.compiles:
-                found.setdefault(entry.lookup.compile_id, []).append(entry)
+        own = (entry for entry in self.last if entry.lookup.cache in GRAPH_CACHES and entry.compiles)
+        found = grouped((entry.lookup.compile_id, entry) for entry in own)
         return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
 
     @property

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some, shorten
+from dynadiag.grouping import grouped
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import name_ranks, rank_list, rank_numbers
@@ -208,10 +209,7 @@ def _of_ranks(numbers: Sequence[int], item: Process) -> str:
 
 def describe_ends(ranks: Sequence[Process]) -> list[str]:
     """How ranks ended that did not end well, a sentence for each way."""
-    groups: dict[str, list[Process]] = {}
-    for each in ranks:
-        if (said := describe_end(each)) is not None:
-            groups.setdefault(said, []).append(each)
+    groups = grouped((said, each) for each in ranks if (said := describe_end(each)) is not None)
     told = [_of_ranks([each.rank or 0 for each in group], group[0]) for group in groups.values()]
     more = len(told) - _LISTED
     return told[:_LISTED] + ([f"{count(more, 'more rank')} ended in other ways"] if more > 0 else [])

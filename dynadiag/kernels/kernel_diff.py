@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from dynadiag.grouping import grouped
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import split_arguments
 
@@ -76,9 +77,7 @@ def _match_identical(
     before: Sequence[KernelCall], after: Sequence[KernelCall]
 ) -> tuple[list[KernelChange], list[KernelCall], list[KernelCall]]:
     """Pair kernels of the same source and stage, in order. Also returns what is left on each side."""
-    waiting: dict[tuple[object, ...], list[KernelCall]] = {}
-    for call in after:
-        waiting.setdefault(_identity(call), []).append(call)
+    waiting = grouped((_identity(call), call) for call in after)
     pairs, left = [], []
     for call in before:
         found = waiting.get(_identity(call))

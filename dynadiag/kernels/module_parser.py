@@ -184,7 +184,12 @@ class _ModuleParser:
             elif self._comments.feed(line, place + 1):
                 place += 1
             else:
-                self._read_statement(line, place + 1)
+                if line.startswith(("def ", "    def ")):
+                    self._enter_function(line)
+                if self._in_benchmark:
+                    self._read_allocation(line)
+                elif not self._read_buffer(line):
+                    self._read_call(line, place + 1)
                 place += 1
         return self._module
 
@@ -209,14 +214,6 @@ class _ModuleParser:
             comment=self._comments.pop(),
         )
         return end + 1
-
-    def _read_statement(self, line: str, number: int) -> None:
-        if line.startswith(("def ", "    def ")):
-            self._enter_function(line)
-        if self._in_benchmark:
-            self._read_allocation(line)
-        elif not self._read_buffer(line):
-            self._read_call(line, number)
 
     def _enter_function(self, line: str) -> None:
         """Enter a function: the module's own, a CUDA graph partition, a subgraph, or another one."""

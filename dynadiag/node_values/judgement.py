@@ -109,7 +109,8 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
 
     Raises what the graph raises. Where it does not run in float64, only values near to the uncompiled ones are judged.
     """
-    precision = _precision(inputs)
+    floats = (each.dtype for each in tensors_in(inputs) if each.is_floating_point())
+    precision = min(floats, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())  # the finest
     run = functools.partial(_run, module, inputs, stored, state)
     own = run(contextlib.nullcontext(), _FILL_OWN)
     eps = _narrowest(module, stored, own.eps)
@@ -342,12 +343,6 @@ def _is_alike(value: Any, stored: torch.Tensor) -> bool:
 def _overlaps(value: torch.Tensor) -> bool:
     """Whether elements of a tensor share memory, as after `expand`."""
     return any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True))
-
-
-def _precision(inputs: Any) -> torch.dtype:
-    """The most precise floating dtype among the inputs."""
-    found = (each.dtype for each in tensors_in(inputs) if each.is_floating_point())
-    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 
 _MAX_NODES = 64  # that are compiled once more

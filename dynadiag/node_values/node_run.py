@@ -227,7 +227,10 @@ class NodeRun(ValueInterpreter):
         sample = product_sample(n, _name_of(n), value, self.env) if is_sampled else None
         wide = self._in_float64(n, before, state, sample) if state is not None else None
         off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
-        inputs = self._read_of(n)
+        # In place of a value of several tensors, which has no summary, what that is computed of.
+        parts = {each.name for each in n.all_input_nodes if not isinstance(self.env[each], torch.Tensor)}
+        named = (self.reads[name] if name in parts else [name] for name in self.reads[n.name])
+        inputs = list(dict.fromkeys(name for names in named for name in names))
         node = {"node": n.name, "op": _operator_of(n), "inputs": inputs, **described, "off_float64": off}
         if off is not None and wide is not None and off > _SUSPECT * torch.finfo(value.dtype).eps:
             moved = self._in_float64(n, before, state, sample, moved=True)
@@ -245,12 +248,6 @@ class NodeRun(ValueInterpreter):
         if not is_finite and (cause := self._cause(n, value, before, wide, makes_nan=makes_nan)):
             node["cause"] = cause
         self.nodes.append(node)
-
-    def _read_of(self, n: Node) -> list[str]:
-        """What a node reads; in place of a value of several tensors, which has no summary, what that is computed of."""
-        parts = {each.name for each in n.all_input_nodes if not isinstance(self.env[each], torch.Tensor)}
-        named = (self.reads[name] if name in parts else [name] for name in self.reads[n.name])
-        return list(dict.fromkeys(name for names in named for name in names))
 
     def _note_flow(self, n: Node, value: Any, before: Any) -> bool:
         """Note where the NaN of a value come from; whether it makes some of finite inputs though others are not."""

@@ -11,6 +11,7 @@ from dynadiag.caches.key_changes import Cause
 from dynadiag.caches.start_phases import StartPhase
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
+from dynadiag.grouping import grouped
 from dynadiag.recording.records import Span
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.paths import source_location
@@ -197,9 +198,8 @@ class _CachePrinter:
 
     def _blocks(self) -> Iterator[str]:
         """One block for each cause, the costliest first."""
-        groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
-        for entries in (*self.report.compiled, *((entry,) for entry in self.report.rebuilt)):
-            groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
+        lookups = (*self.report.compiled, *((entry,) for entry in self.report.rebuilt))
+        groups = grouped(((_main_cause(entries), _most_informative(entries).span), entries) for entries in lookups)
         for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
             yield from (*self._block(cause, span, compiles), "")
         if len(groups) > _MAX_SHOWN:

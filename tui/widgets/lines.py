@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -221,27 +220,22 @@ class Lines(ScrollView, can_focus=True):
         before, line, after = self.line_prefix(index), self.draw_line(index), self.line_suffix(index)
         if self.matcher.pattern:
             line = highlight_matches(line, self.matcher, self.get_component_rich_style("lines--match"))
-        room, length = self._line_width - _length(before), _length(line)
-        left = int(self.scroll_x)
-        if after and room - _length(after) >= min(self.min_text_columns, length + 1):
-            room -= _length(after)
+        width, left = Segment.get_line_length, int(self.scroll_x)
+        room, length = self._line_width - width(before), width(line)
+        if after and room - width(after) >= min(self.min_text_columns, length + 1):
+            room -= width(after)
         else:
             after = []
         if length > left + room > left:
             more = Segment("…", role_style("dim", self.palette))
             return [*before, *cut_columns(line, left, left + room - 1), more, *after]
         shown = cut_columns(line, left, left + room) if left or length > room else line
-        filler = [Segment(" " * (room - _length(shown)))] if after else []
-        return [*before, *shown, *filler, *after]
+        return [*before, *(Strip(shown).adjust_cell_length(room) if after else shown), *after]
 
     def _strip(self, segments: list[Segment], style: Style | None) -> Strip:
         """Return segments as one line of the widget, in a style below their own."""
-        width = _length(segments)
-        if width > self._line_width:
-            segments = cut_columns(segments, 0, self._line_width)
-        elif width < self._line_width:
-            segments = [*segments, Segment(" " * (self._line_width - width), style or Style())]
-        return Strip(Segment.apply_style(segments, style), self._line_width)
+        strip = Strip(segments).adjust_cell_length(self._line_width, style or Style())
+        return Strip(Segment.apply_style(strip, style), self._line_width)
 
     # Moving the cursor
 
@@ -409,19 +403,4 @@ class FilterableLines(Lines):
 
 def cut_columns(segments: Sequence[Segment], start: int, end: int | None = None) -> list[Segment]:
     """Return what is shown between two columns."""
-    found, place = list[Segment](), 0
-    for whole in segments:
-        segment, after = whole, place + cell_len(whole.text)
-        if end is not None and after > end:
-            segment = segment.split_cells(max(0, end - place))[0]
-        if place < start:
-            segment = segment.split_cells(start - place)[1]
-        if segment.text:
-            found.append(segment)
-        place = after
-    return found
-
-
-def _length(segments: Sequence[Segment]) -> int:
-    """Return how many columns segments take."""
-    return sum(cell_len(text) for text, _, _ in segments)
+    return list(Strip(segments).crop(start, end))

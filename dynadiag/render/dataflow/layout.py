@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from dynadiag.grouping import grouped
+
 Corner = tuple[int, int]
 
 _GAP = 2  # columns between two boxes
@@ -114,11 +116,8 @@ def _build_layers(
     boxes = {name: _Vertex(name, layer_of[name], *size, [], []) for name, size in sizes.items()}
     for vertex in boxes.values():
         layers[vertex.layer].append(vertex)
-    targets: dict[str, list[str]] = {}
-    for source, target in edges:
-        targets.setdefault(source, []).append(target)
     paths: dict[tuple[str, str], list[_Vertex]] = {}
-    for source, found in targets.items():
+    for source, found in grouped(edges).items():
         paths |= _connect(boxes[source], [boxes[name] for name in found], layers)
     return layers, paths
 
@@ -325,10 +324,7 @@ def _nets(layer: Sequence[_Vertex]) -> list[_Net]:
 
 def _vertical_constraints(nets: Sequence[_Net]) -> list[list[int]]:
     """For each net the numbers of the nets that need a row above it: they start in a column in which it ends."""
-    coming: dict[int, list[int]] = {}
-    for number, net in enumerate(nets):
-        for column in net.starts:
-            coming.setdefault(column, []).append(number)
+    coming = grouped((column, number) for number, net in enumerate(nets) for column in net.starts)
     return [
         [other for column in net.ends for other in coming.get(column, ()) if other != number]
         for number, net in enumerate(nets)

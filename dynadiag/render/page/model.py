@@ -13,6 +13,7 @@ from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.search import SearchVerdict, read_search
+from dynadiag.grouping import grouped
 from dynadiag.job.comparison import find_divergence
 from dynadiag.job.divergence import divergence_finding
 from dynadiag.job.processes import open_job
@@ -395,10 +396,7 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
 
 
 def _sources(explanation: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
-    marks: dict[str, list[tuple[int, str]]] = {}
-    for item in findings:
-        if item.line is not None:
-            marks.setdefault(item.file, []).append((item.line, item.anchors[0]))
+    marks = grouped((item.file, (item.line, item.anchors[0])) for item in findings if item.line is not None)
     files = [relative_path(file, explanation.run.cwd) for file in explanation.sources]
     return tuple(
         SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)
