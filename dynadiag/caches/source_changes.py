@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.identity import parsed
+from dynadiag.grouping import reached
 from dynadiag.recording.records import Compile, Run, Span
 
 _MAX_DIFF = 40  # lines of a diff that are shown
@@ -201,20 +202,18 @@ def _reached(compiled: Compile, definitions: Mapping[_Name, ast.stmt]) -> set[_N
     start = [key for key in own if key[1].rpartition(".")[2] == simple]
     exact = [key for key in start if key[1] == compiled.function]
     around = [key for key, node in own.items() if compiled.line in _lines(node)]
-    waiting = exact or start or around
-    reached = set(waiting)
-    while waiting:
-        key = waiting.pop()
+
+    def named(key: _Name) -> Iterator[_Name]:
         words = {node.id for node in ast.walk(definitions[key]) if isinstance(node, ast.Name)}
         words |= {node.attr for node in ast.walk(definitions[key]) if isinstance(node, ast.Attribute)}
         owner = key[1].rpartition(".")[0]
         for other in definitions:
             of, _, name = other[1].rpartition(".")
             own_class = owner and (other[1] == owner or (of, name) == (owner, "__init__"))
-            if other not in reached and (name in words or of in words or own_class):
-                reached.add(other)
-                waiting.append(other)
-    return reached
+            if name in words or of in words or own_class:
+                yield other
+
+    return reached(exact or start or around, named)
 
 
 def _lines(node: ast.stmt) -> range:

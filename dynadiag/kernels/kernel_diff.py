@@ -96,8 +96,7 @@ def _identity(call: KernelCall) -> tuple[object, ...]:
 
 
 def _source_without_name(call: KernelCall) -> str:
-    source = call.definition.source if call.definition else call.text + "\n"
-    return source.replace(call.name, "KERNEL") if call.definition else source
+    return call.definition.source.replace(call.name, "KERNEL") if call.definition else call.text + "\n"
 
 
 def _joined_sources(calls: Sequence[KernelCall]) -> str:

@@ -23,7 +23,7 @@ from dynadiag.node_values.summary import ValueInterpreter, distance, have_same_b
 from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
 from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.torch_private.graph_calls import is_custom_operator
-from dynadiag.trial.float64 import float64_copies, float64_operators
+from dynadiag.trial.float64 import float64_copies, float64_operators, most_precise
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
 _SUSPECT = 4.0  # units in the last place: no operator that rounds its exact result is as far off
@@ -163,7 +163,7 @@ class NodeRun(ValueInterpreter):
                 given = pytree.tree_map(_moved, copy_tensors(before)) if moved else float64_copies(before)
             else:
                 given = map_arg((n.args, n.kwargs), widened)
-            with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
+            with float64_operators(most_precise(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
             return None
@@ -311,12 +311,6 @@ def _name_of(n: Node) -> str:
     """The name of a node's operator: ``mm`` also of ``aten.mm.default``."""
     packet = getattr(n.target, "overloadpacket", n.target)
     return packet.rpartition(".")[2] if isinstance(packet, str) else getattr(packet, "__name__", "")
-
-
-def _precision(tensors: Sequence[torch.Tensor]) -> torch.dtype:
-    """The most precise floating dtype among tensors."""
-    found = (each.dtype for each in tensors if each.is_floating_point())
-    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 
 def _kind_of(value: torch.Tensor) -> str:

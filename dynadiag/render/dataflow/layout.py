@@ -11,12 +11,12 @@ A unit is a cell of a terminal. y grows downwards.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from dynadiag.grouping import grouped
+from dynadiag.grouping import grouped, reached
 
 Corner = tuple[int, int]
 
@@ -349,13 +349,11 @@ def _first_cycle(waiting: Sequence[int], above: Sequence[Sequence[int]], done: C
 
 def _nets_above(number: int, above: Sequence[Sequence[int]], done: Collection[int] = ()) -> set[int]:
     """The nets that have to be above a net, by one constraint or several, without those that are done."""
-    found: set[int] = set()
-    rest = [number]
-    while rest:
-        new = {other for other in above[rest.pop()] if other not in found and other not in done}
-        found |= new
-        rest += new
-    return found
+
+    def left(one: int) -> Iterator[int]:
+        return (other for other in above[one] if other not in done)
+
+    return reached(left(number), left)
 
 
 def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:
