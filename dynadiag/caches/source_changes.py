@@ -170,13 +170,7 @@ def _defined(statement: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:
 class _Essence(ast.NodeTransformer):
     """Removes from functions what does not change what they compute."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self.generic_visit(node)
         if _is_text(node.body[0]) and len(node.body) > 1:
             node.body = node.body[1:]
@@ -186,6 +180,8 @@ class _Essence(ast.NodeTransformer):
                 if isinstance(each, ast.arg):
                     each.annotation = None
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name is ast's
 
 
 _Name = tuple[str, str]  # the file and the name of a definition

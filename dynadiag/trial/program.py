@@ -133,14 +133,6 @@ def _run_module(program: Program) -> None:
     _execute(Path(spec.origin).read_bytes(), spec.origin, _main_module(spec.origin, spec))
 
 
-def _factory(program: Program) -> Callable[[], Any]:
-    module = _import_factory_module(program)
-    factory = getattr(module, program.name or "", None)
-    if not callable(factory):
-        raise TargetError(f"{program.text}: there is no function {program.name} in it.")
-    return factory
-
-
 def _import_factory_module(program: Program) -> types.ModuleType:
     sys.argv = [program.target, *program.arguments]
     if not program.target.endswith(".py"):
@@ -165,7 +157,10 @@ def _import_factory_module(program: Program) -> types.ModuleType:
 
 def call_factory(program: Program) -> Any:
     """What the function that the target names returns. Raises `TargetError` if it cannot be imported."""
-    return _factory(program)()
+    factory = getattr(_import_factory_module(program), program.name or "", None)
+    if not callable(factory):
+        raise TargetError(f"{program.text}: there is no function {program.name} in it.")
+    return factory()
 
 
 def load_call(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

@@ -84,7 +84,7 @@ class RayRunner(Runner):
                 self.program, self.hooks, self.limits, self.fresh_caches, self.environment, self.one_at_a_time,
                 interpret=self.interpret, notes=self.notes,
             )  # fmt: skip
-            self._local.start_forks(self._threads, checkpoint=False)
+            self._local.start_forks(self.threads, checkpoint=False)
         self._local.limits = self.limits
         with self._local.for_program(program, cwd, imports) as runner:
             yield runner
@@ -100,7 +100,7 @@ class RayRunner(Runner):
     def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
         """Start nothing, and return why."""
         del checkpoint
-        self._threads = threads
+        self.threads = threads
         return _NO_FORKS
 
 
