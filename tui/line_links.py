@@ -128,11 +128,8 @@ class NodeRows:
         return grouped((source, name) for name, sources in self._sources.items() for source in sources)
 
     @cached_property
-    def _code(self) -> Mapping[str, set[int]]:
+    def _code(self) -> Mapping[str, Sequence[int]]:
         """The lines of the code that compute each lowered node."""
-        found: dict[str, set[int]] = {}
-        for call in self._module.calls:
-            for names, line in ((call.nodes, call.line), *((one.nodes, one.line) for one in call.statements)):
-                for name in names:
-                    found.setdefault(name, set()).add(line - 1)
-        return found
+        parts = [(call.nodes, call.line) for call in self._module.calls]
+        parts += ((one.nodes, one.line) for call in self._module.calls for one in call.statements)
+        return grouped((name, line - 1) for names, line in parts for name in names)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dynadiag.explanation.formatting import brief, brief_pair
 from dynadiag.explanation.process_state import dispatch_change, setting_words, state_words
-from dynadiag.grouping import paired
+from dynadiag.grouping import grouped, paired
 from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.comparable import (
     STATE,
@@ -51,12 +51,10 @@ def guard_differences(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[
     """Return the differences between the guards of two compiles, in the order of the second."""
     olds, news = _without_equal(before, after)
     olds, news = _without_renamed(olds, news)
-    by_source: dict[tuple[str, str], list[Guard]] = defaultdict(list)
-    for guard in olds:
-        by_source[checked(guard), guard.source].append(guard)
+    by_source = grouped(((checked(guard), guard.source), guard) for guard in olds)
     found: list[GuardDifference] = []
     for guard in news:
-        same = by_source[checked(guard), guard.source]
+        same = by_source.get((checked(guard), guard.source))
         found.append(GuardDifference(same.pop(0) if same else None, guard))
     return (*found, *(GuardDifference(guard, None) for guards in by_source.values() for guard in guards))
 
