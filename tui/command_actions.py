@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dynadiag.recording.journal import unused_path
 from tui.location import Location
-from tui.running_commands import SEARCH, RunningCommands
+from tui.running_commands import RunningCommands
 from tui.screens_app import ScreensApp
 from tui.styled_text import one_line
 
@@ -54,6 +54,7 @@ class CommandActionsApp(ScreensApp):
         Where the program did not fail, propose `--accuracy` first. A recorded search has its own options.
         """
         from dynadiag.explanation.search import read_search
+        from tui.command_process import SEARCH
         from tui.overview import has_failed
 
         def ways() -> list[Command]:
@@ -67,6 +68,7 @@ class CommandActionsApp(ScreensApp):
     def action_resume_search(self) -> None:
         """Ask the user, then resume the search of this recording, which was stopped."""
         from dynadiag.explanation.search import read_search
+        from tui.command_process import SEARCH
 
         known = read_search(self.session.recording, running=self.session.live)
         if known is not None and known.command is not None and not known.is_finished:
@@ -77,6 +79,8 @@ class CommandActionsApp(ScreensApp):
 
     def stop_search(self) -> None:
         """Stop the search that runs on this recording. Its trials are kept."""
+        from tui.command_process import SEARCH
+
         search, running = self.commands.find(SEARCH, self.session.final_path), self.commands.running(SEARCH)
         if search is not None and search.running:
             search.stop()

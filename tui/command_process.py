@@ -27,7 +27,8 @@ from dynadiag.recording.journal import SUFFIX
 from dynadiag.recording.opening import has_recordings
 from dynadiag.recording.records import Run
 from dynadiag.render.paths import relative_path
-from tui.running_commands import SEARCH
+
+SEARCH = "search"  # the slot of bisections and minifications
 
 _DYNADIAG = (sys.executable, "-m", "dynadiag")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")

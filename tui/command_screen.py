@@ -11,11 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.timer import Timer
 
-from tui.command_process import CommandProcess
+from tui.command_process import SEARCH, CommandProcess
 from tui.dialog import Dialog
 from tui.key_bindings import footer_key
 from tui.location import Location
-from tui.running_commands import SEARCH
 from tui.search_summary import search_words
 from tui.styled_text import Fragment, Line, line, one_line
 from tui.widgets.lines import Lines

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tui.command_process import Command, CommandProcess
 
-SEARCH = "search"  # the slot of bisections and minifications
-
 
 class RunningCommands:
     """Starts commands, finds them by slot (`Command.slot`) and recording, and stops them when the browser ends.

@@ -13,12 +13,11 @@ from textual.binding import BindingType
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.search import RecordedSearch, SearchVerdict, read_search
 from dynadiag.recording.records import Trial
-from tui.command_process import CommandProcess
+from tui.command_process import SEARCH, CommandProcess
 from tui.command_screen import state_line
 from tui.highlighting import Highlighter
 from tui.key_bindings import footer_key
 from tui.location import FILE_VIEW
-from tui.running_commands import SEARCH
 from tui.search_summary import deciding_trials, search_lines, trial_lines, trial_row
 from tui.session import Session
 from tui.styled_text import Line, line
