@@ -178,7 +178,6 @@ class Browser(SettingsApp, CommandActionsApp):
         self.push_screen(HelpScreen(sections, self.chosen_keys, words))
 
     def action_command_palette(self) -> None:
-        """Show the palette of all actions."""
         from tui.command_palette import Palette
 
         if not isinstance(self.screen, Palette):
@@ -238,7 +237,6 @@ class Browser(SettingsApp, CommandActionsApp):
             self.notify(f"bookmarks: {len(marks):,}")
 
     def action_marks(self) -> None:
-        """List the bookmarks."""
         from tui.bookmarks import BookmarkList
 
         if marks := self._marks():

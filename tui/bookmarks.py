@@ -84,7 +84,6 @@ class BookmarkList(ListDialog[Bookmark, Location]):
         return item.place
 
     def action_remove(self) -> None:
-        """Remove the bookmark under the cursor."""
         if self.selected is not None:
             del self.items[int(self.table.key or 0)]
             self._keep(self.items)

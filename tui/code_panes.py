@@ -104,7 +104,6 @@ class CodePaneModel:
 
     @property
     def module(self) -> GeneratedModule | None:
-        """The generated module that is shown."""
         ref = self.ref("kernel")
         return self.modules.get(ref.key) if ref is not None else None
 

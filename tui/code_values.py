@@ -227,32 +227,26 @@ class CodeValues:
 
     # Side by side
 
-    def compare(self) -> None:
-        """Show the cursor's node uncompiled, in float64 and compiled, side by side."""
-        self._compare(self.here()[0])
-
-    def compare_node(self, ref: DocumentRef, name: str) -> None:
-        """Show a node of a graph uncompiled, in float64 and compiled, side by side."""
-        self._compare(self.of_node(ref, name)[0])
-
-    def _compare(self, node: NodeValue | None) -> None:
+    def compare(self, node: NodeValue | None) -> None:
+        """Show a node uncompiled, in float64 and compiled, side by side."""
         if (values := self._values()) is None:
             return
         if node is None:
             self._view.notify(_NO_VALUE, severity="warning")
             return
         call = values.table.call_of(node)
-        self._view.fetch("float64", lambda: self._float64_of(call), lambda _: self._show(values, node))
+
+        def show(_: object) -> None:
+            from tui.value_screen import ValueScreen
+
+            self._view.browser.push_screen(ValueScreen(values, node, self._float64_of), self._view.browser.go_to)
+
+        self._view.fetch("float64", lambda: self._float64_of(call), show)
 
     def _float64_of(self, call: ValuesCall) -> Mapping[str, ValueSummary]:
         if call.index not in self._float64:
             self._float64[call.index] = read_float64(self._view.session.recording, call)
         return self._float64[call.index]
-
-    def _show(self, values: NodeValues, node: NodeValue) -> None:
-        from tui.value_screen import ValueScreen
-
-        self._view.browser.push_screen(ValueScreen(values, node, self._float64_of), self._view.browser.go_to)
 
 
 def _is_recorded(ref: DocumentRef) -> bool:

@@ -38,10 +38,8 @@ class CommandActionsApp(ScreensApp):
 
     def action_explain(self) -> None:
         """Ask the user, then run the program again and record it. Enter opens the recording, also while it runs."""
-        from tui.command_process import program_command
-
-        run, output = self.session.run, self._new_recording()
-        self._ask_and_run("explain", lambda: [program_command("explain", run, output=output)])
+        output = self._new_recording()
+        self._ask_and_run("explain", lambda: [self._program_command("explain", output=output)])
 
     def _new_recording(self) -> Path:
         """Where a command writes a new recording."""
@@ -56,26 +54,26 @@ class CommandActionsApp(ScreensApp):
         Where the program did not fail, propose `--accuracy` first. A recorded search has its own options.
         """
         from dynadiag.explanation.search import read_search
-        from tui.command_process import SEARCH, program_command
+        from tui.command_process import SEARCH
         from tui.overview import has_failed
 
         def ways() -> list[Command]:
-            run, known, output = self.session.run, read_search(self.session.recording), self._new_recording()
-            unknown = [(), (_ACCURACY,)] if has_failed(run) else [(_ACCURACY,), ()]
+            known, output = read_search(self.session.recording), self._new_recording()
+            unknown = [(), (_ACCURACY,)] if has_failed(self.session.run) else [(_ACCURACY,), ()]
             options = unknown if known is None else [known.options]
-            return [program_command(kind, run, each, output=output) for each in options]
+            return [self._program_command(kind, each, output=output) for each in options]
 
         self._ask_and_run(SEARCH, ways)
 
     def action_resume_search(self) -> None:
         """Ask the user, then resume the search of this recording, which was stopped."""
         from dynadiag.explanation.search import read_search
-        from tui.command_process import SEARCH, program_command
+        from tui.command_process import SEARCH
 
         known = read_search(self.session.recording, running=self.session.live)
         if known is not None and known.command is not None and not known.is_finished:
-            command = (known.command, self.session.run, known.options, self.session.final_path)
-            self._ask_and_run(SEARCH, lambda: [program_command(*command)])
+            command = (known.command, known.options, self.session.final_path)
+            self._ask_and_run(SEARCH, lambda: [self._program_command(*command)])
         elif not self._show_running(SEARCH):
             self.notify("there is no stopped search: B and M start one", severity="warning")
 
@@ -94,20 +92,15 @@ class CommandActionsApp(ScreensApp):
 
     def action_fix(self) -> None:
         """Ask the user, then look for fixes of the program."""
-        from tui.command_process import program_command
-
-        self._ask_and_run("fix", lambda: [program_command("fix", self.session.run)])
+        self._ask_and_run("fix", lambda: [self._program_command("fix")])
 
     def action_compare(self) -> None:
         """Ask the user, then time the function of the program uncompiled and compiled."""
-        from tui.command_process import program_command
-
-        run = self.session.run
-        if ":" in run.target:
-            self._ask_and_run("compare", lambda: [program_command("compare", run)])
+        if ":" in self.session.run.target:
+            self._ask_and_run("compare", lambda: [self._program_command("compare")])
         elif not self._show_running("compare"):
             needed = "compare times one function. Record FILE.py:NAME, NAME a function that returns (fn, args)"
-            self.report_problem(f"{run.target}: {needed}")
+            self.report_problem(f"{self.session.run.target}: {needed}")
 
     def action_measure(self) -> None:
         """Ask the user, then run the generated code and time each kernel."""
@@ -130,17 +123,17 @@ class CommandActionsApp(ScreensApp):
 
     def action_diff(self) -> None:
         """Ask for another recording, and show where this one differs from it first."""
-        if self._is_whole():
-            others = [path for path in self.paths if path != self.session.path]
-            self.pick_recording(self._diff_with, others[-1] if others else self.session.path, verb="compares")
-
-    def _diff_with(self, path: Path | None) -> None:
         from tui.command_process import recording_command
         from tui.diff_screen import DiffScreen
 
-        if path is not None:
-            process = self._start(recording_command("diff", self.session.path, path.absolute()), self.session.path)
-            self.push_screen(DiffScreen(process, path, self.session), self.go_to_in)
+        def compare(path: Path | None) -> None:
+            if path is not None:
+                process = self._start(recording_command("diff", self.session.path, path.absolute()), self.session.path)
+                self.push_screen(DiffScreen(process, path, self.session), self.go_to_in)
+
+        if self._is_whole():
+            others = [path for path in self.paths if path != self.session.path]
+            self.pick_recording(compare, others[-1] if others else self.session.path, verb="compares")
 
     def _is_whole(self) -> bool:
         """Whether the recording has ended. If not, the user is told."""
@@ -149,6 +142,13 @@ class CommandActionsApp(ScreensApp):
         return not self.session.live
 
     # Commands that run
+
+    def _program_command(
+        self, kind: str, options: tuple[str, ...] = (), resume: Path | None = None, output: Path | None = None
+    ) -> Command:
+        from tui.command_process import program_command  # the first screen does not need it
+
+        return program_command(kind, self.session.run, options, resume, output)
 
     def _ask_and_run(self, slot: str, make: Callable[[], Sequence[Command]]) -> None:
         """Show the command of this slot that runs; if none does, ask which of these to start on the open recording.

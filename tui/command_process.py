@@ -64,7 +64,6 @@ class Command:
 
     @property
     def text(self) -> str:
-        """The command as a user would type it."""
         return shlex.join(["dynadiag", *self.argv[3:]])
 
     @property
@@ -140,7 +139,6 @@ class CommandProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
         return self._process is not None and self.exit_code is None
 
     @property

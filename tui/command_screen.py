@@ -64,7 +64,6 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
 
     @property
     def lines(self) -> StyledLines:
-        """What is shown."""
         return self.query_one(StyledLines)
 
     def on_lines_chosen(self, _: Lines.Chosen) -> None:
@@ -73,7 +72,6 @@ class CommandScreen(Dialog[tuple[Path, Location]]):
             self.dismiss((recording, Location("trials" if self.process.command.slot == SEARCH else "overview")))
 
     def action_stop(self) -> None:
-        """Stop the command."""
         if self.process.running:
             self.process.stop()
 

@@ -9,7 +9,8 @@ from typing import Protocol
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.rules import Rule
-from dynadiag.recording.records import Break, Compile, Frame, Graph, Kernel, Span
+from dynadiag.grouping import grouped
+from dynadiag.recording.records import Compile, Frame, Graph, Kernel, Span
 from dynadiag.recording.torch_text.failures import CompilerOutput, parse_compiler_output
 from dynadiag.render.paths import fit_path, source_location
 from dynadiag.render.readable_graph import graph_titles
@@ -63,9 +64,7 @@ class CompileTree:
         self.explanation = explanation
         self._artifacts = artifacts
         self._cwd = explanation.run.cwd
-        self._breaks: dict[str, list[Break]] = {}
-        for item in explanation.breaks:
-            self._breaks.setdefault(item.compile_id, []).append(item)
+        self._breaks = grouped((item.compile_id, item) for item in explanation.breaks)
         self._recompiles = {one.compile_id: one for one in explanation.recompiles}
         self._calls: dict[str, tuple[Sequence[Frame], Sequence[Compile]]] = {}  # by branch key
 
@@ -83,7 +82,6 @@ class CompileTree:
     # Branches
 
     def branches(self) -> list[Branch]:
-        """Return the root branches of the tree."""
         root = _CallNode()
         for item in self.explanation.compiles:
             here = root
@@ -148,7 +146,6 @@ class CompileTree:
     # What a compile has, a line for each
 
     def _outcome(self, item: Compile) -> Fragment:
-        """How a compile ended."""
         again = self._recompiles.get(item.compile_id)
         return _GAVE_UP if again is not None and again.limit_reached else _OUTCOME.get(item.outcome, (item.outcome, ""))
 
@@ -207,7 +204,6 @@ class CompileTree:
         ]
 
     def compile_lines(self, item: Compile) -> list[Line]:
-        """Return the details of one compile."""
         spent = item.seconds
         times = (
             ("total", spent.total),

@@ -54,12 +54,10 @@ class ListDialog(Dialog[T], Generic[Item, T]):
 
     @property
     def table(self) -> Table:
-        """The list."""
         return self.query_one(Table)
 
     @property
     def selected(self) -> Item | None:
-        """The item under the cursor."""
         key = self.table.key
         return self.items[key] if isinstance(key, int) and key < len(self.items) else None
 
@@ -131,7 +129,6 @@ class Confirm(Dialog["T | None"], Generic[T]):
         self.action_answer(True)
 
     def action_other(self) -> None:
-        """Show the next choice."""
         self._index = (self._index + 1) % len(self._choices)
         self.query_one(StyledLines).show(self._choices[self._index].lines)
 

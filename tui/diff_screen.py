@@ -116,7 +116,6 @@ class DiffScreen(CommandScreen):
                 pane.reveal(first, middle=True)
 
     def action_change(self, way: int) -> None:
-        """Go to the next or previous row that differs."""
         here = self.sides[1]
         rows = sorted(self._shown.changed, reverse=way < 0) if self._shown else []
         if rows:

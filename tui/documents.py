@@ -66,7 +66,6 @@ class Document:
 
     @cached_property
     def highlighter(self) -> Highlighter:
-        """Its lines with their colors."""
         return Highlighter(self.lines, self.regions)
 
     def row_of(self, line: int) -> int:
@@ -88,7 +87,10 @@ def read_document(session: Session, ref: DocumentRef) -> Document:
         text = session.recording.payload(ref.event)
         note = "" if text else "this event has no payload"
     lines = split_lines(text or "")
-    return Document(ref, lines, language_regions(ref, lines), note)
+    if ref.kind == "kernel":
+        return Document(ref, lines, kernel_regions(lines), note)
+    languages = {"source": _SUFFIXES.get(PurePath(ref.title).suffix, "python"), "graph": "python", "diff": "diff"}
+    return Document(ref, lines, ((0, languages.get(ref.kind, "text")),), note)
 
 
 def source_in_graphs(source: Document, graphs: Iterable[Document]) -> Document:
@@ -97,15 +99,6 @@ def source_in_graphs(source: Document, graphs: Iterable[Document]) -> Document:
     known = {int(one["line"]): one["code"] for one in found if one and one["file"] == source.ref.title}
     lines = [known.get(number, "") for number in range(1, max(known, default=0) + 1)]
     return replace(source, lines=lines, note="", part="only the lines that graphs name") if lines else source
-
-
-def language_regions(ref: DocumentRef, lines: Sequence[str]) -> tuple[LanguageRegion, ...]:
-    """Return the language of each region of a document."""
-    if ref.kind == "kernel":
-        return kernel_regions(lines)
-    if ref.kind == "source":
-        return ((0, _SUFFIXES.get(PurePath(ref.title).suffix, "python")),)
-    return ((0, {"graph": "python", "diff": "diff"}.get(ref.kind, "text")),)
 
 
 def kernel_regions(lines: Sequence[str]) -> tuple[LanguageRegion, ...]:
@@ -133,7 +126,9 @@ def compile_documents(
     ]
     dynamo = [ref for ref in made if ref.stage in DYNAMO_STAGES]
     later = [ref for ref in made if ref.stage not in DYNAMO_STAGES]
-    return {"source": source, "dynamo": dynamo, "later": later, "kernel": _module_refs(kernels)}
+    events = dict.fromkeys(kernel.event for kernel in kernels if kernel.event is not None)
+    modules = [DocumentRef(f"event:{event}", "kernel", "generated code", kernels[0].compile_id) for event in events]
+    return {"source": source, "dynamo": dynamo, "later": later, "kernel": modules}
 
 
 def stage_before(refs: Sequence[DocumentRef], place: int) -> DocumentRef | None:
@@ -163,15 +158,6 @@ def stage_changes(before: Sequence[str], after: Sequence[str]) -> str:
         "only moved": len(kept) - len(ends),
     }
     return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "nothing changed"
-
-
-def _module_refs(kernels: Sequence[Kernel]) -> list[DocumentRef]:
-    """Return one document for each generated module."""
-    found: dict[int, list[str]] = {}
-    for kernel in kernels:
-        if kernel.event is not None:
-            found.setdefault(kernel.event, []).append(kernel.name)
-    return [DocumentRef(f"event:{event}", "kernel", "generated code", kernels[0].compile_id) for event in found]
 
 
 def preferred_stage(later: Sequence[DocumentRef]) -> int:

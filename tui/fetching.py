@@ -32,7 +32,6 @@ class Fetching(Widget):
 
     @cached_property
     def _pending(self) -> dict[str, tuple[int, Callable[[Any], None]]]:
-        """The running workers by group."""
         return {}
 
     @property

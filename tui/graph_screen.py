@@ -76,12 +76,10 @@ class GraphScreen(Dialog[Location]):
 
     @property
     def canvas(self) -> GraphCanvas:
-        """The picture."""
         return self.query_one(GraphCanvas)
 
     @property
     def selected(self) -> GraphBox:
-        """The box that is selected."""
         return self._folded.boxes[self._selected]
 
     def on_graph_canvas_clicked(self, message: GraphCanvas.Clicked) -> None:
@@ -137,7 +135,6 @@ class GraphScreen(Dialog[Location]):
             self.notify("this is the last node" if by > 0 else "this is the first node")
 
     def action_values(self) -> None:
-        """Show the value of the selected node, or of the last one in a closed box."""
         self._compare(self.selected.nodes[-1])
 
     def action_fold(self) -> None:
@@ -151,7 +148,6 @@ class GraphScreen(Dialog[Location]):
             self.notify("nothing is open around this box")
 
     def action_fold_all(self) -> None:
-        """Fold every module and line."""
         self._opened.clear()
         self._fold(self.selected.nodes[-1])
 

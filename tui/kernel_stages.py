@@ -10,7 +10,7 @@ from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.kernels.line_table import Stage
 from dynadiag.kernels.read_modules import kernel_calls
-from dynadiag.kernels.stages import CompiledStages, is_in_own_cache, make_stages
+from dynadiag.kernels.stages import CompiledStages, make_stages
 from tui.documents import Document, DocumentRef
 from tui.line_links import LineKey, LineLinks
 from tui.session import Session
@@ -30,7 +30,6 @@ class CompiledKernel:
 
     @property
     def module(self) -> str:
-        """The key of the generated module's document."""
         return f"event:{self.call.event}"
 
 
@@ -45,11 +44,6 @@ def kernel_call_at(session: Session, compile_id: str, module: str, line: int) ->
         ):
             return call
     return None
-
-
-def needs_consent(session: Session, call: KernelCall) -> bool:
-    """Whether making the stages compiles source, or disassembles a binary, that may be a stranger's."""
-    return not is_in_own_cache(session.recording, call)
 
 
 def compile_kernel(session: Session, call: KernelCall) -> CompiledKernel:

@@ -101,7 +101,6 @@ class LineActionsApp(App[int]):
             self.post_message(Notify(made))
 
     def report_problem(self, reason: str) -> None:
-        """Show an error message."""
         self.notify(one_line(reason), title="cannot read", severity="error", timeout=10, markup=False)
 
     @contextmanager
@@ -125,7 +124,6 @@ class LineActionsApp(App[int]):
         return screen.query(Prompt).first()
 
     async def action_search(self) -> None:
-        """Ask for a text and search the focused lines for it."""
         if (lines := self.focused_lines) is not None:
             start = lines.cursor
 
@@ -151,7 +149,6 @@ class LineActionsApp(App[int]):
             self.notify(f"not found here: {text} (0 searches the whole recording)", severity="warning", markup=False)
 
     async def action_filter(self) -> None:
-        """Ask for a text and show only the lines that contain it."""
         lines = self.focused_lines
         if isinstance(lines, FilterableLines) and lines.unfiltered_because:
             self.notify(lines.unfiltered_because, severity="warning")
@@ -171,7 +168,6 @@ class LineActionsApp(App[int]):
             )
 
     async def action_write(self) -> None:
-        """Ask for a file name and write the focused text to a new file."""
         if (lines := self.focused_lines) is not None:
             await (await self.prompt()).ask("write to: ", "", lambda name: self.write_new_file(name, lines.full_text()))
 
@@ -201,14 +197,12 @@ class LineActionsApp(App[int]):
         self.call_after_refresh(lambda: self.write_new_file(name, self._drawn(svg=name.endswith(".svg"))))
 
     def _drawn(self, *, svg: bool) -> str:
-        """Return the screen as it is drawn."""
         if svg:
             return self.export_screenshot()
         strips = self.screen._compositor.render_strips()
         return "".join(f"{clipboard_text(strip.text.rstrip())}\n" for strip in strips)
 
     def action_edit(self) -> None:
-        """Open the focused document in the user's editor."""
         if (lines := self.focused_lines) is not None and (document := lines.document) is not None:
             self.edit_document(document, lines.cursor + 1)
 

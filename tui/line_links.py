@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dynadiag.grouping import grouped
+
 if TYPE_CHECKING:
     from dynadiag.kernels.document_links import DocumentLinks
     from dynadiag.kernels.generated_module import GeneratedModule, KernelCall
@@ -37,16 +39,11 @@ class LineLinks:
 
     @cached_property
     def lines(self) -> Mapping[LineKey, tuple[int, ...]]:
-        """The lines of each key, sorted."""
-        found: dict[LineKey, list[int]] = {}
-        for number, keys in self.keys.items():
-            for key in keys:
-                found.setdefault(key, []).append(number)
+        found = grouped((key, number) for number, keys in self.keys.items() for key in keys)
         return {key: tuple(numbers) for key, numbers in found.items()}
 
     @cached_property
     def names(self) -> Mapping[int, str]:
-        """The node that each line of a graph defines."""
         return {line: name for name, line in self.defined.items()}
 
     def keys_of(self, line: int) -> frozenset[LineKey]:
@@ -112,7 +109,6 @@ class NodeRows:
         return own[0] if len(own) == 1 else None
 
     def names(self, stage: str, links: LineLinks, row: int) -> Sequence[str]:
-        """The lowered nodes of a line: those of its node, of its statement, or of its call."""
         if stage != CODE:
             name = links.names.get(row, "")
             return self._made.get(name, ()) if stage == DYNAMO else (name,)
@@ -129,19 +125,11 @@ class NodeRows:
 
     @cached_property
     def _made(self) -> Mapping[str, Sequence[str]]:
-        """The lowered nodes of each of Dynamo's."""
-        found: dict[str, list[str]] = {}
-        for name, sources in self._sources.items():
-            for source in sources:
-                found.setdefault(source, []).append(name)
-        return found
+        return grouped((source, name) for name, sources in self._sources.items() for source in sources)
 
     @cached_property
-    def _code(self) -> Mapping[str, set[int]]:
+    def _code(self) -> Mapping[str, Sequence[int]]:
         """The lines of the code that compute each lowered node."""
-        found: dict[str, set[int]] = {}
-        for call in self._module.calls:
-            for names, line in ((call.nodes, call.line), *((one.nodes, one.line) for one in call.statements)):
-                for name in names:
-                    found.setdefault(name, set()).add(line - 1)
-        return found
+        parts = [(call.nodes, call.line) for call in self._module.calls]
+        parts += ((one.nodes, one.line) for call in self._module.calls for one in call.statements)
+        return grouped((name, line - 1) for names, line in parts for name in names)

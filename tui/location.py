@@ -81,7 +81,6 @@ class History:
         self._forward: list[Location] = []
 
     def push(self, location: Location) -> None:
-        """Add the location that a jump leaves."""
         if not self._back or self._back[-1] != location:
             self._back.append(location)
         del self._back[:-_MAX_HISTORY]

@@ -44,7 +44,6 @@ class NodeValues:
         self._places = {node.index: place for place, node in enumerate(self.steps)}
 
     def node(self, index: int) -> NodeValue | None:
-        """Return the value with this index."""
         return next((node for node in self.table.nodes if node.index == index), None)
 
     def named(self, compile_id: str, name: str, *, backward: bool, call: int | None = None) -> NodeValue | None:
@@ -65,7 +64,6 @@ class NodeValues:
         return f"node {place + 1:,} of {len(self.steps):,}" if place is not None else ""
 
     def calls(self, compile_id: str) -> Sequence[int]:
-        """Return the numbers of the recorded calls of a compile."""
         return sorted({call.call for call in self.table.calls if call.compile_id == compile_id})
 
     def suspect_call(self, compile_id: str) -> int | None:

@@ -74,7 +74,6 @@ class Picker(ListDialog[ListedRecording, Path]):
         return item.path
 
     def action_delete(self) -> None:
-        """Delete the recording under the cursor, after a question."""
         if (item := self.selected) is not None:
             text = (line((f"delete {one_line(str(item.path))}", "strong")), line(item.program), line(item.verdict))
             self.app.push_screen(Confirm(Choice(item, text), title="delete this?", verb="deletes it"), self._delete)

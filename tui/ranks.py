@@ -10,6 +10,7 @@ from statistics import median
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
+from dynadiag.grouping import grouped
 from dynadiag.job.comparison import find_divergence
 from dynadiag.job.processes import open_job
 from dynadiag.job.ranks import rank_list
@@ -68,9 +69,7 @@ def read_rank(index: int, path: Path, session: Session | None = None) -> RankSum
 def _rank(index: int, session: Session) -> RankSummary:
     explanation = session.explanation()
     run = session.run
-    things: dict[ComparedItem, list[Location]] = {}
-    for thing, target in _compared_items(explanation, index):
-        things.setdefault(thing, []).append(target)
+    things = grouped(_compared_items(explanation, index))
     name = f"rank {run.rank}" if run.rank is not None else one_line(session.path.stem)
     seconds = explanation.timing.total if explanation.timing else None
     counts = explanation.graph_count, session.kernel_count
@@ -131,10 +130,8 @@ def first_divergence(ranks: Sequence[RankSummary], paths: Sequence[Path]) -> lis
 
 
 def _exit_lines(ranks: Sequence[RankSummary]) -> Iterator[Line]:
-    groups: dict[tuple[str, str], list[RankSummary]] = {}
-    for rank in ranks:
-        if rank.run is not None and not rank.is_measured:
-            groups.setdefault(exit_status(rank.run, live=rank.live), []).append(rank)
+    judged = (rank for rank in ranks if not rank.is_measured)
+    groups = grouped((exit_status(rank.run, live=rank.live), rank) for rank in judged if rank.run is not None)
     if len(groups) < 2:
         return
     yield line(("They ended differently", "title"))
@@ -190,9 +187,7 @@ def _unequal_lines(kind: str, ranks: Sequence[RankSummary]) -> list[Line]:
 
 
 def _difference_line(thing: ComparedItem, numbers: Sequence[int], ranks: Sequence[RankSummary]) -> Line:
-    groups: dict[int, list[RankSummary]] = {}
-    for rank, number in zip(ranks, numbers, strict=True):
-        groups.setdefault(number, []).append(rank)
+    groups = grouped(zip(numbers, ranks, strict=True))
     first = next(places[0] for rank in ranks if (places := (rank.items or {}).get(thing)))
     parts: list[str | Fragment] = [thing.description, (f"  {thing.location}  ", "dim")]
     said = [

@@ -43,16 +43,13 @@ class RecordingSearch:
 
     @property
     def stopped(self) -> bool:
-        """Whether the user stopped the search."""
         return self._stop.is_set()
 
     @property
     def truncated_kinds(self) -> list[str]:
-        """The kinds that have more hits than are kept."""
         return [kind for kind, number in self._counts.items() if number > MAX_HITS]
 
     def stop(self) -> None:
-        """Stop the search and keep its hits."""
         self._stop.set()
 
     def run(self) -> None:
@@ -93,7 +90,6 @@ class RecordingSearch:
                         yield replace(hit, where=self._place_of_kernel(row) or hit.where) if kind == "kernel" else hit
 
     def _places_of(self, event: int) -> list[MadeOf]:
-        """What each line of a graph was made of."""
         if self._places[0] != event:
             self._places = event, line_places(self.session.recording.payload(event), self.session.run.cwd)
         return self._places[1]

@@ -51,7 +51,6 @@ class RunningCommands:
         return next((one for one in self._tasks if one.command.slot == slot and not one.finished), None)
 
     def remove(self, process: CommandProcess) -> None:
-        """Remove a command that has ended."""
         self._tasks.pop(process, None)
 
     async def shut_down(self) -> None:

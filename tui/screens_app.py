@@ -74,7 +74,6 @@ class ScreensApp(LineActionsApp):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a key was pressed a moment ago."""
         return monotonic() - self._last_action < _SECONDS_IN_USE
 
     async def run_action(
@@ -111,7 +110,6 @@ class ScreensApp(LineActionsApp):
             self.action_reload()
 
     def action_reload(self) -> None:
-        """Read the recording again."""
         self._read(self.session.path, self._use)
 
     def _use(self, session: Session) -> None:
@@ -156,7 +154,6 @@ class ScreensApp(LineActionsApp):
 
     @property
     def current(self) -> View:
-        """The screen that is shown."""
         return self._views[self._current_name]
 
     def _update_tabs(self) -> None:
@@ -248,7 +245,6 @@ class ScreensApp(LineActionsApp):
             self.go_to(target)
 
     async def action_view(self, name: str) -> None:
-        """Show the screen of this name."""
         if name == RANKS.name and not self.paths:
             self.notify(_ONLY_ONE)
         elif name != self._current_name:
@@ -263,7 +259,6 @@ class ScreensApp(LineActionsApp):
 
     @property
     def location(self) -> Location:
-        """The current location, with its rank."""
         return replace(self.current.location(), rank=self.rank)
 
     def go_to(self, target: Location | None) -> None:
@@ -312,11 +307,9 @@ class ScreensApp(LineActionsApp):
         self.call_next(jumped)
 
     async def action_back(self) -> None:
-        """Go back to the previous location."""
         await self._go_in_history(self.history.back(self.location), "there is no previous location")
 
     async def action_forward(self) -> None:
-        """Go forward to the location that `back` left."""
         await self._go_in_history(self.history.forward(self.location), "there is no next location")
 
     async def _go_in_history(self, place: Location | None, missing: str) -> None:
@@ -326,7 +319,6 @@ class ScreensApp(LineActionsApp):
             self.notify(missing)
 
     async def action_escape(self) -> None:
-        """Clear the search and the filter; where there are none, go back."""
         if not self.clear_focused():
             await self._go_in_history(self.history.back(self.location), "")
 
@@ -375,7 +367,6 @@ class ScreensApp(LineActionsApp):
             await self._navigate(target)
 
     def action_rank(self, by: int) -> None:
-        """Show the same screen of the next or previous recording."""
         if len(self.paths) < 2:
             self.notify(_ONLY_ONE)
         else:
@@ -398,5 +389,4 @@ class ScreensApp(LineActionsApp):
                 status.update(text, layout=False)
 
     def on_lines_found(self) -> None:
-        """Show which match the cursor is on."""
         self.set_status(*self._status)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynadiag.grouping import grouped
 from dynadiag.kernels.graph_parser import graph_lines, operator_of
 from dynadiag.recording.digest.graphs import stage_of
 from dynadiag.recording.log_search import LogMatch
@@ -55,15 +56,12 @@ class HitGroup:
 
     @property
     def compile_ids(self) -> tuple[str, ...]:
-        """The compiles of its hits, each once."""
         return tuple(dict.fromkeys(hit.compile_id for hit in self.hits))
 
 
 def group_hits(hits: Sequence[Hit]) -> list[HitGroup]:
     """Return hits by operator and line, kernels and graphs first; the raw events come last, as one group."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for number, hit in enumerate(hits):
-        found.setdefault(_group_key(hit), []).append(number)
+    found = grouped((_group_key(hit), number) for number, hit in enumerate(hits))
     groups = [_group(kind, [hits[number] for number in numbers], numbers[0]) for (kind, *_), numbers in found.items()]
     return sorted(groups, key=lambda group: _ORDER.index(group.kind))
 
@@ -76,7 +74,6 @@ def _group(kind: str, hits: Sequence[Hit], first: int) -> HitGroup:
 
 
 def _group_key(hit: Hit) -> tuple[str, ...]:
-    """What hits of one row have in common."""
     if hit.kind == "event":
         return ("event",)
     if hit.kind == "code":

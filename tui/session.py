@@ -94,7 +94,6 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self.recording.close()
 
     @property
@@ -109,7 +108,6 @@ class Session:
 
     @property
     def run(self) -> Run:
-        """The recorded run."""
         return self.recording.run
 
     def explanation(self) -> Explanation:

@@ -77,7 +77,6 @@ class SettingsApp(ScreensApp):
         return Path(base or Path.home() / ".config") / "dynadiag" / "browser.json"
 
     def action_theme(self) -> None:
-        """Show the next theme, and remember it."""
         name = next_theme(palette_of(self.theme))
         self._use_theme(name)
         with self.reporting_problems("the theme is not remembered: "):

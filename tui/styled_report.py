@@ -32,7 +32,6 @@ def brief_error(reason: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence of a text."""
     whole = one_line(text)
     found = _END.search(whole, _MIN_SENTENCE_CHARS)
     return whole[: found.start() + 1] if found else whole

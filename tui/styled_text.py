@@ -24,7 +24,6 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The text without roles."""
         return "".join(text for text, _ in self.fragments)
 
 

@@ -19,11 +19,9 @@ class TextMatcher:
     pattern: str = ""
 
     def matches(self, text: str) -> bool:
-        """Whether a text contains the pattern."""
         return bool(self.pattern) and self.pattern in self._folded(text)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the start and end of each match in a text."""
         if not self.matches(text):
             return []
         folded, found, start = self._folded(text), list[tuple[int, int]](), 0

@@ -119,7 +119,6 @@ class TimelineScreen(ListDialog[Slice, Location]):
             self._show_window((one.start + one.end - length) / 2, (one.start + one.end + length) / 2)
 
     def action_fit(self) -> None:
-        """Show the slice under the cursor in the full width."""
         if (one := self.selected) is not None:
             self._show_window(one.start, one.end if one.end > one.start else one.start + 0.001)
 

@@ -65,7 +65,6 @@ class ValueScreen(Dialog[Location]):
         self.dismiss(None if node is self._first else moved)
 
     def action_step(self, by: int) -> None:
-        """Show the node that runs next, or ran before."""
         if (node := self._values.step(self._node, by)) is None:
             self.notify("this is the last recorded node" if by > 0 else "this is the first recorded node")
         else:
@@ -73,7 +72,6 @@ class ValueScreen(Dialog[Location]):
             self._show()
 
     def action_call(self, by: int) -> None:
-        """Show the same node in the next or former recorded call."""
         history = self._values.table.history(self._node)
         place = history.index(self._node) + by
         if 0 <= place < len(history):

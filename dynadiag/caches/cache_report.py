@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +17,7 @@ from dynadiag.explanation.changes import changes, without_consequences
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.source import event_data, first_event_data, recorded_variables
 from dynadiag.explanation.source_search import call_span, option_span
+from dynadiag.grouping import grouped, paired
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import CacheLookup, Compile, Run, Seconds, Span
@@ -101,7 +101,6 @@ class CacheReport:
 
     @property
     def last(self) -> tuple[CacheEntry, ...]:
-        """The lookups of the last run."""
         return tuple(entry for entry in self.entries if entry.run == len(self.runs) - 1)
 
     @property
@@ -125,10 +124,8 @@ class CacheReport:
     @property
     def compiled(self) -> tuple[tuple[CacheEntry, ...], ...]:
         """The compiles of the last run that no cache answered for: their lookups, the costliest first."""
-        found: dict[str, list[CacheEntry]] = {}
-        for entry in self.last:
-            if entry.lookup.cache in GRAPH_CACHES and entry.compiles:
-                found.setdefault(entry.lookup.compile_id, []).append(entry)
+        own = (entry for entry in self.last if entry.lookup.cache in GRAPH_CACHES and entry.compiles)
+        found = grouped((entry.lookup.compile_id, entry) for entry in own)
         return tuple(sorted(map(tuple, found.values()), key=lambda each: -cost_of(each)))
 
     @property
@@ -254,16 +251,17 @@ def _compared(before: _Side, after: _Side) -> Iterator[CacheEntry]:
     partners = {
         second.compile_id: first.compile_id for first, second in in_both(match_compiles(before.graphs, after.graphs))
     }
-    waiting: dict[tuple[Any, ...], deque[CacheLookup]] = defaultdict(deque)
-    for lookup in before.lookups:
-        waiting[lookup.compile_id, lookup.cache, lookup.graph].append(lookup)
+    partners["-"] = "-"
+    pairs = paired(
+        (((each.compile_id, each.cache, each.graph), each) for each in before.lookups),
+        (((partners.get(each.compile_id), each.cache, each.graph), each) for each in after.lookups),
+    )
+    others = {new.index: old for old, new in pairs}
     above: dict[str, tuple[Cause, ...]] = {}  # why AOTAutograd's lookup missed, which explains those below it
     entries: dict[int, CacheEntry] = {}
     for lookup in sorted(after.lookups, key=lambda each: each.cache != GRAPH_CACHES[0]):
-        partner = partners.get(lookup.compile_id, lookup.compile_id if lookup.compile_id == "-" else None)
-        same = waiting[partner, lookup.cache, lookup.graph]
-        other = same.popleft() if same else None
-        entry = _compared_entry(lookup, other, before, after, above.get(lookup.compile_id, ()))
+        other, known = others.get(lookup.index), above.get(lookup.compile_id, ())
+        entry = _compared_entry(lookup, other, before, after, known)
         entries[lookup.index] = entry
         if lookup.cache == GRAPH_CACHES[0] and entry.changed:
             above[lookup.compile_id] = entry.causes

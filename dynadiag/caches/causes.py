@@ -158,12 +158,12 @@ def find_causes(
     compared = KeyComparison(tuple(changes), before, after)
     found: list[Cause] = []
     explained: set[str] = set()
-    for groups, explain in _EXPLAINERS:
+    for groups, explain, follows in _EXPLAINERS:
         if any(change.group in groups and change.component not in explained for change in changes):
             causes = list(above) if above and explain in (_inputs, graph_values) else list(explain(compared))
             found += (each for each in causes if each not in found)
             if causes:
-                explained |= {change.component for change in changes if change.group in (*groups, *_FOLLOWS[explain])}
+                explained |= {change.component for change in changes if change.group in (*groups, *follows)}
     left = [change for change in changes if change.component not in explained]
     found += (_by_name(change) for change in left[:3] if not (above and change.group == _OF_GRAPH))
     return tuple(_placed(found, compared)) or tuple(above)
@@ -392,33 +392,18 @@ _PASSES = (
     "custom_backend_passes",
     "_custom_partitioner_fn",
 )
-# The groups of components that each looks at, the deepest causes first.
-_EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain], ...] = (
-    (("torch_version", "system_info"), _torch),
-    (("inductor_config", "inductor_config_comms"), _options),
-    (("autograd_config",), _functorch_options),
-    ((_THREAD_COUNT,), _threads),
-    (_PASSES, _passes),
-    (tuple(_SWITCHES), _changed_settings),
-    (("user_defined_triton_source", "triton_kernel_source_codes"), _triton_source),
-    (("example_inputs",), _dynamic),
-    (("gm",), _source_change),
-    (("example_inputs",), _inputs),
-    (("aot_config",), _names_of_inputs),
-    (("gm",), graph_values),
+# The groups of components that each looks at, the deepest causes first, and the others that follow from the cause.
+_EXPLAINERS: tuple[tuple[tuple[str, ...], _Explain, tuple[str, ...]], ...] = (
+    (("torch_version", "system_info"), _torch, ("inductor_config", "inductor_config_comms", "autograd_config")),
+    (("inductor_config", "inductor_config_comms"), _options, ("fx_kwargs",)),
+    (("autograd_config",), _functorch_options, ()),
+    ((_THREAD_COUNT,), _threads, ()),
+    (_PASSES, _passes, ()),
+    (tuple(_SWITCHES), _changed_settings, ("gm", "aot_config", "fx_kwargs", "example_inputs")),
+    (("user_defined_triton_source", "triton_kernel_source_codes"), _triton_source, ("gm",)),
+    (("example_inputs",), _dynamic, ("gm", "aot_config", "fx_kwargs", "var_to_hint_override")),
+    (("gm",), _source_change, ("aot_config", "fx_kwargs", "example_inputs")),
+    (("example_inputs",), _inputs, ("gm", "fx_kwargs")),
+    (("aot_config",), _names_of_inputs, ()),
+    (("gm",), graph_values, ("fx_kwargs", "example_inputs", "aot_config")),
 )
-# What follows from a cause, beside the groups that it looks at.
-_FOLLOWS: dict[_Explain, tuple[str, ...]] = {
-    _torch: ("inductor_config", "inductor_config_comms", "autograd_config"),
-    _options: ("fx_kwargs",),
-    _functorch_options: (),
-    _threads: (),
-    _passes: (),
-    _changed_settings: ("gm", "aot_config", "fx_kwargs", "example_inputs"),
-    _triton_source: ("gm",),
-    _dynamic: ("gm", "aot_config", "fx_kwargs", "var_to_hint_override"),
-    _source_change: ("aot_config", "fx_kwargs", "example_inputs"),
-    _inputs: ("gm", "fx_kwargs"),
-    _names_of_inputs: (),
-    graph_values: ("fx_kwargs", "example_inputs", "aot_config"),
-}

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.identity import parsed
+from dynadiag.grouping import reached
 from dynadiag.recording.records import Compile, Run, Span
 
 _MAX_DIFF = 40  # lines of a diff that are shown
@@ -169,13 +170,7 @@ def _defined(statement: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:
 class _Essence(ast.NodeTransformer):
     """Removes from functions what does not change what they compute."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._function(node)
-
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         self.generic_visit(node)
         if _is_text(node.body[0]) and len(node.body) > 1:
             node.body = node.body[1:]
@@ -185,6 +180,8 @@ class _Essence(ast.NodeTransformer):
                 if isinstance(each, ast.arg):
                     each.annotation = None
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name is ast's
 
 
 _Name = tuple[str, str]  # the file and the name of a definition
@@ -201,20 +198,18 @@ def _reached(compiled: Compile, definitions: Mapping[_Name, ast.stmt]) -> set[_N
     start = [key for key in own if key[1].rpartition(".")[2] == simple]
     exact = [key for key in start if key[1] == compiled.function]
     around = [key for key, node in own.items() if compiled.line in _lines(node)]
-    waiting = exact or start or around
-    reached = set(waiting)
-    while waiting:
-        key = waiting.pop()
+
+    def named(key: _Name) -> Iterator[_Name]:
         words = {node.id for node in ast.walk(definitions[key]) if isinstance(node, ast.Name)}
         words |= {node.attr for node in ast.walk(definitions[key]) if isinstance(node, ast.Attribute)}
         owner = key[1].rpartition(".")[0]
         for other in definitions:
             of, _, name = other[1].rpartition(".")
             own_class = owner and (other[1] == owner or (of, name) == (owner, "__init__"))
-            if other not in reached and (name in words or of in words or own_class):
-                reached.add(other)
-                waiting.append(other)
-    return reached
+            if name in words or of in words or own_class:
+                yield other
+
+    return reached(exact or start or around, named)
 
 
 def _lines(node: ast.stmt) -> range:

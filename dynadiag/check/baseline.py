@@ -15,6 +15,7 @@ import msgspec
 
 from dynadiag.check.measurement import Measurement, Problem
 from dynadiag.errors import UnreadableInput
+from dynadiag.grouping import grouped
 from dynadiag.recording.code_origin import path_in_packages
 
 VERSION = 1
@@ -109,10 +110,7 @@ def updated_baseline(
     done = [run for run in runs if not run.failed]
     known = {each.identity: each for each in _known_of_others(targets_that_ran(runs, clean), old.known)}
     max_counts, counted = max_in_one_run(runs), {each.identity: each.count for each in old.known}
-    found: dict[str, list[tuple[str, Problem]]] = {}
-    for run in runs:
-        for each in run.occurrences:
-            found.setdefault(each.identity, []).append((run.target, each))
+    found = grouped((each.identity, (run.target, each)) for run in runs for each in run.occurrences)
     for identity, occurrences in found.items():
         kept = known.get(identity)
         entry = _known_finding(occurrences, root)
@@ -128,7 +126,6 @@ def updated_baseline(
 
 
 def changes_of(file: str, before: Baseline, after: Baseline) -> BaselineUpdate:
-    """Return what an update of this file changed."""
     old, new = ({each.identity: each.count for each in baseline.known} for baseline in (before, after))
     added = sum(number > old.get(identity, 0) for identity, number in new.items())
     dropped = tuple(each for each in before.known if new.get(each.identity, 0) < each.count)

@@ -72,7 +72,6 @@ class Configuration(Budgets, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return Budgets(**merged)
 
     def arguments(self, name: str) -> tuple[str, ...]:
-        """The arguments that a program is given."""
         found = [one.arguments for pattern, one in self.targets.items() if fnmatchcase(name, pattern)]
         return found[-1] if found else ()
 

@@ -62,7 +62,6 @@ def run(args: argparse.Namespace) -> int:
     if args.prune and not args.target:
         return bisect_releases.prune()
     program = parse_program(args)
-    outputs.check_json_path(args.json)
     if args.candidate is not None:
         return _one_trial(program, args.candidate, SearchOptions.of(args))
     options = SearchOptions.of(args)
@@ -135,7 +134,6 @@ def _runner(program: Program, options: SearchOptions, hooks: Sequence[str] = HOO
 
 
 def new_trial_log(command: str, program: Program, options: SearchOptions, output: Path) -> TrialLog:
-    """Begin the recording of a search."""
     words = [program.target, *program.arguments]
     return TrialLog(output, program.text, words, options.resume, options.words(command), options.force)
 

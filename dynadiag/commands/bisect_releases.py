@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from packaging.version import Version
 
@@ -41,40 +42,26 @@ from dynadiag.trial.supervise import Limits
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the search over releases."""
     group = add_release_range(parser)
     group.add_argument("--metric", choices=METRICS, help="search for this figure going above --most")
     group.add_argument("--most", type=float, metavar="N", help="the largest value of --metric that passes")
-    group.add_argument(
-        "--prune", action="store_true", help="remove the installed releases (alone, or after the search)"
-    )
+    removed = "remove the installed releases (alone, or after the search)"
+    common.add_flag(group, "--prune", removed)
 
 
 def add_release_range(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add the options that name releases, and those of their installation. Returns their group."""
     parser.set_defaults(metric=None, most=None, prune=False)
     group = parser.add_argument_group("releases of torch")
-    group.add_argument(
-        "--torch", metavar="A..B", help="find between which two of these releases the failure came or went"
-    )
-    group.add_argument(
-        "--python",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="PYTHON",
-        help="use the release of this interpreter; may be repeated",
-    )
-    group.add_argument("--yes", action="store_true", help="install releases without a question")
-    group.add_argument(
-        "--with",
-        dest="with_",
-        action="append",
-        default=[],
-        metavar="PKG",
-        help="install this package with each release",
-    )
-    group.add_argument("--index", action="append", default=[], metavar="URL", help="a further package index for torch")
+    several: dict[str, Any] = {"action": "append", "default": []}
+    between = "find between which two of these releases the failure came or went"
+    using = "use the release of this interpreter; may be repeated"
+    group.add_argument("--torch", metavar="A..B", help=between)
+    group.add_argument("--python", **several, type=Path, metavar="PYTHON", help=using)
+    common.add_flag(group, "--yes", "install releases without a question")
+    told = "install this package with each release"
+    group.add_argument("--with", dest="with_", **several, metavar="PKG", help=told)
+    group.add_argument("--index", **several, metavar="URL", help="a further package index for torch")
     return group
 
 
@@ -108,7 +95,6 @@ def prune() -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Search over releases and return the exit code."""
-    outputs.check_json_path(args.json)
     program = parse_program(args)
     output = outputs.new_recording(args.output, program.text, force=args.force)
     with ProgressPrinter(sys.stderr) as progress:
@@ -171,7 +157,9 @@ def _search(
     asked = {"command": "bisect", "options": _words(options)}
     words = [program.target, *program.arguments]
     log = TrialLog(output, program.text, words, asked=asked, force=options.search.force)
-    trials = _trials(program, folder, log, options)
+    bound = MetricBound(options.metric, options.most) if options.metric and options.most is not None else None
+    plain = Plan(accuracy=options.search.accuracy, tolerance=options.search.tolerance)
+    trials = ReleaseTrials(program, folder, Limits.default(options.search.timeout), log, plain, HOOKS, bound)
     numbers = iter(range(1, plan.max_installs + 1))
 
     def install(requirement: str) -> Interpreter:
@@ -193,7 +181,12 @@ def _search(
         repeat=options.search.repeat,
         on_trial=lambda one, status, seconds: progress.on_trial(log.count, f"torch {one.version}", status, seconds),
     )
-    result = _run_search(searcher, trials, log, progress)
+    try:
+        with log.kept_after_interrupt(), trials:
+            result = searcher.search()
+    except KeyboardInterrupt:
+        progress.message(f"interrupted after {count(log.count, 'trial')}; releases that are installed stay")
+        raise
     report = ReleaseReport(
         target=program.text,
         torch=str(plan.candidates[plan.own].version),
@@ -207,23 +200,6 @@ def _search(
     log.add_verdict(encode(report.document()).decode())
     log.finish(report.exit_code, force=True)
     return report
-
-
-def _run_search(
-    searcher: ReleaseSearcher, trials: ReleaseTrials, log: TrialLog, progress: ProgressPrinter
-) -> ReleaseResult:
-    try:
-        with log.kept_after_interrupt(), trials:
-            return searcher.search()
-    except KeyboardInterrupt:
-        progress.message(f"interrupted after {count(log.count, 'trial')}; releases that are installed stay")
-        raise
-
-
-def _trials(program: Program, folder: Path, log: TrialLog, options: ReleaseOptions) -> ReleaseTrials:
-    bound = MetricBound(options.metric, options.most) if options.metric and options.most is not None else None
-    plan = Plan(accuracy=options.search.accuracy, tolerance=options.search.tolerance)
-    return ReleaseTrials(program, folder, Limits.default(options.search.timeout), log, plan, HOOKS, bound)
 
 
 def _words(options: ReleaseOptions) -> list[str]:
@@ -302,11 +278,6 @@ class ReleaseOptions:
         lists = tuple(args.python), tuple(args.with_), tuple(args.index)
         return cls(SearchOptions.of(args), args.torch, *lists, args.yes, args.metric, args.most, args.prune)
 
-    @property
-    def range(self) -> VersionRange | None:
-        """The releases of ``--torch``. Raises `DynadiagError` if that is no range."""
-        return parse_range(self.torch) if self.torch else None
-
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
@@ -328,7 +299,10 @@ def plan_search(
 
     ``say`` gets notes for the user. Raises `DynadiagError` if there is only one release.
     """
-    wanted, own = options.range, Interpreter(Path(sys.executable), _own_torch())
+    if (installed := installed_torch()) is None:
+        raise DynadiagError(f"{sys.executable}: there is no torch in this environment")
+    wanted = parse_range(options.torch) if options.torch else None
+    own = Interpreter(Path(sys.executable), installed)
     named = [probe(python, folder) for python in options.python]
     found = {**_installable(wanted, options, store, own.torch, folder, say), **_by_release(named)}
     found[public(own.torch)] = TorchRelease(public(own.torch), interpreter=own)
@@ -346,12 +320,6 @@ def _nothing_to_search(wanted: VersionRange | None, options: ReleaseOptions, own
         return f"{options.python[0]}: it has the release of this environment, torch {own}"
     but = f" but that of this environment, {own}" if own in wanted else ""
     return f"--torch {options.torch}: the package index has no release in the range{but}"
-
-
-def _own_torch() -> str:
-    if (found := installed_torch()) is None:
-        raise DynadiagError(f"{sys.executable}: there is no torch in this environment")
-    return found
 
 
 def _by_release(named: Sequence[Interpreter]) -> dict[Version, TorchRelease]:

@@ -16,13 +16,8 @@ from dynadiag.errors import DynadiagError, UnreadableInput
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recordings",
-        nargs="*",
-        type=Path,
-        metavar="RECORDING",
-        help="a recording or a folder (default: the newest recording)",
-    )
+    told = "a recording or a folder (default: the newest recording)"
+    parser.add_argument("recordings", nargs="*", type=Path, metavar="RECORDING", help=told)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -41,9 +41,8 @@ _MAX_RECORDINGS = 2
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording of the second start")
-    parser.add_argument(
-        "--no-try", dest="try_", action="store_false", help="do not try cures that are options of torch"
-    )
+    told = "do not try cures that are options of torch"
+    parser.add_argument("--no-try", dest="try_", action="store_false", help=told)
     add_recorder_options(parser)
     add_target(parser)
 
@@ -51,7 +50,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.target:
         raise DynadiagError("caches: name a program, a recording, or two recordings")
-    outputs.check_json_path(args.json)
     paths = named_recordings(args)
     if paths is not None and len(paths) > _MAX_RECORDINGS:
         raise DynadiagError(f"{args.target}: {len(paths)} recordings; give one, or two to compare")

@@ -61,21 +61,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [OPTIONS] TARGET..."
     outputs.add_json(parser)
     outputs.add_file_option(parser, "--baseline", "the findings that are known", outputs.BASELINE)
-    parser.add_argument("--update", action="store_true", help="write the baseline: all present findings become known")
+    common.add_flag(parser, "--update", "write the baseline: all present findings become known")
     outputs.add_file_option(parser, "--sarif", "also write the problems as SARIF 2.1.0", outputs.SARIF)
-    parser.add_argument(
-        "--fixes",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a document of `dynadiag fix --json`, whose proved changes the SARIF offers",
-    )
+    told = "a document of `dynadiag fix --json`, whose proved changes the SARIF offers"
+    parser.add_argument("--fixes", type=Path, action="append", default=[], metavar="FILE", help=told)
     outputs.add_file_option(parser, "--html", "also write the recordings as one HTML page", outputs.PAGE)
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file that is not such a result")
-    parser.add_argument(
-        "--github", action="store_true", help="also print GitHub's annotations, and append to the step's summary"
-    )
+    common.add_flag(parser, "--force", "overwrite an existing file that is not such a result")
+    common.add_flag(parser, "--github", "also print GitHub's annotations, and append to the step's summary")
     for option, what in _COUNTS.items():
         parser.add_argument(option, type=int, metavar="N", help=f"at most N {what} in each target")
     parser.add_argument(
@@ -84,12 +76,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-memory", metavar="SIZE", help="peak of memory, such as '2 GB'")
     for option, what in (("--fallback-kernel", "calls left to ATen"), ("--cache-bypass", "cache bypasses")):
         parser.add_argument(option, type=int, nargs="?", const=0, metavar="N", help=f"at most N {what} (default 0)")
-    parser.add_argument(
-        "--after",
-        type=common.positive_int("calls"),
-        metavar="N",
-        help="nothing may be compiled after N calls of the first compiled function",
-    )
+    told = "nothing may be compiled after N calls of the first compiled function"
+    common.add_count(parser, "--after", "calls", told)
     parser.add_argument("--on", choices=["ray"], help="run the programs as tasks of Ray (pip install 'dynadiag[ray]')")
     add_recorder_options(parser)
     parser.add_argument("-m", dest="modules", action="append", default=[], metavar="MOD", help="a module to run")
@@ -105,7 +93,6 @@ def run(args: argparse.Namespace) -> int:
         raise DynadiagError("check: name a program, a recording or a log, or list targets in dynadiag.toml")
     for name in CONFIGURATION_FILES:
         outputs.input_at(root / name)
-    outputs.check_json_path(args.json)
     for output, kind in ((args.sarif, outputs.SARIF), (args.html, outputs.PAGE)):
         if output is not None:
             outputs.check_writable(output, force=args.force, kind=kind)
@@ -115,7 +102,9 @@ def run(args: argparse.Namespace) -> int:
     given = parse_budgets({name: getattr(args, name.replace("-", "_")) for name in BUDGETS}, "check")
     path = args.baseline or root / configuration.baseline
     known = _read_baseline(path, args)
-    programs = [_program(name, module, configuration, root) for name, module in targets]
+    programs = [
+        SweptProgram(name, module, configuration.arguments(_shown_name(name, module, root))) for name, module in targets
+    ]
     runs = [
         each for program, paths in _recorded(programs, args) for each in _measured(program, paths, root, args.after)
     ]
@@ -155,10 +144,6 @@ def _relative(configuration: Configuration, runs: Sequence[Measurement]) -> Iter
         limit = configuration.budgets(each.names, nothing).max_compile_seconds
         if limit is not None and relative_seconds(limit) is not None:
             yield each.target
-
-
-def _program(name: str, module: bool, configuration: Configuration, root: Path) -> SweptProgram:
-    return SweptProgram(name, module, configuration.arguments(_shown_name(name, module, root)))
 
 
 def _shown_name(name: str, module: bool, root: Path) -> str:

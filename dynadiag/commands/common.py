@@ -9,9 +9,10 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from dynadiag.commands.outputs import write_document
 from dynadiag.render.clean import clean, clean_line
@@ -20,6 +21,8 @@ from dynadiag.render.printer import Printer
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell gives it
 STDERR = 2  # the descriptor
+N = TypeVar("N", int, float)
+Options = argparse._ActionsContainer  # a parser, or a group of its options
 # C1 controls, zero-width and bidi controls, line separators. In JSON they can occur only inside strings.
 _CONTROL_CHARS = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
@@ -90,7 +93,6 @@ def width_of(stream: object) -> int | None:
 
 
 def print_text(text: str) -> None:
-    """Print a report on stdout."""
     sys.stdout.write(for_log(text))
     sys.stdout.flush()
 
@@ -111,25 +113,53 @@ def print_error(text: str) -> None:
     print(for_log(f"dynadiag: {clean_line(text)}"), file=sys.stderr, flush=True)  # noqa: T201 - the command line reports
 
 
-def positive_int(what: str) -> Callable[[str], int]:
-    """Return the type of an option that takes a whole number of ``what`` (``"calls"``), 1 or more."""
+def _number(read: Callable[[str], N], allowed: Callable[[N], bool], told: str) -> Callable[[str], N]:
+    """The type of an option that takes a finite number; ``told`` says which numbers are allowed."""
 
-    def number(text: str) -> int:
-        value = int(text)
-        if value < 1:
-            raise argparse.ArgumentTypeError(f"{text}: give a number of {what}, 1 or more")
+    def number(text: str) -> N:
+        value = read(text)
+        if not (math.isfinite(value) and allowed(value)):
+            raise argparse.ArgumentTypeError(f"{text}: give {told}")
         return value
 
     return number
 
 
-def positive_number(what: str) -> Callable[[str], float]:
-    """Return the type of an option that takes ``what`` (``"a size in gigabytes"``), finite and more than 0."""
+def add_count(parser: Options, option: str, what: str, told: str, default: int | None = None) -> None:
+    """Add an option that takes a whole number of ``what`` (``"calls"``), 1 or more."""
+    number = _number(int, lambda value: value >= 1, f"a number of {what}, 1 or more")
+    parser.add_argument(option, type=number, default=default, metavar="N", help=told)
 
-    def number(text: str) -> float:
-        value = float(text)
-        if not (math.isfinite(value) and value > 0):
-            raise argparse.ArgumentTypeError(f"{text}: give {what}, more than 0")
-        return value
 
-    return number
+def add_amount(parser: Options, option: str, what: str, unit: str, told: str, default: float | None = None) -> None:
+    """Add an option that takes ``what`` (``"a size in gigabytes"``), more than 0."""
+    number = _number(float, lambda value: value > 0, f"{what}, more than 0")
+    parser.add_argument(option, type=number, default=default, metavar=unit, help=told)
+
+
+def add_flag(parser: Options, option: str, told: str) -> None:
+    """Add an option that is on or off."""
+    parser.add_argument(option, action="store_true", help=told)
+
+
+number_from_0 = _number(float, lambda value: value >= 0, "a number, 0 or more")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The type of an option that takes names, separated by commas."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r}: give names, separated by commas")
+    return names
+
+
+def names_among(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
+    """Return the type of an option that takes names of these; ``what`` is what they name."""
+
+    def names(text: str) -> tuple[str, ...]:
+        given = split_names(text)
+        if unknown := [name for name in given if name not in known]:
+            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}. There are {', '.join(known)}")
+        return given
+
+    return names

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,72 +45,39 @@ _DEFAULT_MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "folder for the recordings of the variants")
-    parser.add_argument("--force", action="store_true", help="overwrite the recordings of an earlier comparison")
+    common.add_flag(parser, "--force", "overwrite the recordings of an earlier comparison")
     _add_variants(parser)
-    parser.add_argument(
-        "--repeat", type=common.positive_int("rounds"), default=5, metavar="N", help="rounds of measurement (default 5)"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=common.positive_number("a number of seconds"),
-        default=600.0,
-        metavar="S",
-        help="limit of a variant's first calls, and of a round, in seconds",
-    )
-    parser.add_argument("--fresh", action="store_true", help="use empty compiler caches for each variant")
+    common.add_count(parser, "--repeat", "rounds", "rounds of measurement (default 5)", 5)
+    told = "limit of a variant's first calls, and of a round, in seconds"
+    common.add_amount(parser, "--timeout", "a number of seconds", "S", told, 600.0)
+    common.add_flag(parser, "--fresh", "use empty compiler caches for each variant")
     add_target(parser)
 
 
 def _add_variants(parser: argparse.ArgumentParser) -> None:
-    modes, backends = _choices(MODES, "mode"), _split_names
-    parser.add_argument(
-        "--modes",
-        type=modes,
-        default=_DEFAULT_MODES,
-        metavar="A,B",
-        help=f"compile modes: {', '.join(MODES)}; eager always runs",
-    )
-    parser.add_argument(
-        "--backends", type=backends, default=(), metavar="A,B", help="values of torch.compile(backend=...)"
-    )
-    parser.add_argument(
-        "--amp",
-        type=_choices(AMP, "dtype"),
-        default=("none",),
-        metavar="A,B",
-        help=f"autocast dtypes: {', '.join(AMP)}",
-    )
-    parser.add_argument(
-        "--dynamic",
-        type=_choices(DYNAMIC, "setting"),
-        default=("none",),
-        metavar="A,B",
-        help=f"values of torch.compile(dynamic=...): {', '.join(DYNAMIC)}",
-    )
-    parser.add_argument("--also", type=_split_names, default=(), metavar="A,B", help="more functions of the same file")
+    modes, amp = common.names_among(MODES, "mode"), common.names_among(AMP, "dtype")
+    dynamic, shapes = common.names_among(DYNAMIC, "setting"), ", ".join(DYNAMIC)
+    for option, names, default, told in (
+        ("--modes", modes, _DEFAULT_MODES, f"compile modes: {', '.join(MODES)}; eager always runs"),
+        ("--backends", common.split_names, (), "values of torch.compile(backend=...)"),
+        ("--amp", amp, ("none",), f"autocast dtypes: {', '.join(AMP)}"),
+        ("--dynamic", dynamic, ("none",), f"values of torch.compile(dynamic=...): {shapes}"),
+        ("--also", common.split_names, (), "more functions of the same file"),
+    ):
+        parser.add_argument(option, type=names, default=default, metavar="A,B", help=told)
     parser.add_argument(
         "--inputs",
         metavar="NAME",
         help="a function of the same file that returns a list of args; counts the recompiles that they cause",
     )
-    _add_step(parser)
-
-
-def _add_step(parser: argparse.ArgumentParser) -> None:
     step = parser.add_mutually_exclusive_group()
     step.add_argument("--train", dest="step", action="store_const", const="train", help="time forward and backward")
-    step.add_argument(
-        "--inference",
-        dest="step",
-        action="store_const",
-        const="inference",
-        help="time the call without gradients (torch.no_grad)",
-    )
+    without = "time the call without gradients (torch.no_grad)"
+    step.add_argument("--inference", dest="step", action="store_const", const="inference", help=without)
     parser.set_defaults(step="call")
 
 
 def run(args: argparse.Namespace) -> int:
-    outputs.check_json_path(args.json)
     if not args.module and args.target and names_recording(args.target):
         return _compare_recordings(args)
     program = parse_program(args)
@@ -168,21 +134,3 @@ def _compare_recordings(args: argparse.Namespace) -> int:
 def _recordings(folder: Path) -> list[Path]:
     """What a comparison writes into its folder, by the names."""
     return [*folder.glob("[0-9][0-9]-*.dynadiag"), folder / COMPARISON_NAME]
-
-
-def _split_names(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise argparse.ArgumentTypeError(f"{text!r}: give names, separated by commas")
-    return names
-
-
-def _choices(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        names = _split_names(text)
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"no such {what}: {', '.join(unknown)}. There are {', '.join(known)}")
-        return names
-
-    return parse

@@ -44,7 +44,7 @@ DIFFERENT = 1
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
-    parser.add_argument("--all", action="store_true", help="show every difference in full")
+    common.add_flag(parser, "--all", "show every difference in full")
     parser.add_argument("--stage", choices=COMPILED_STAGES, help="show only the differences of this stage, in full")
     add_recorder_options(parser)
     add_value_options(parser)
@@ -54,7 +54,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    outputs.check_json_path(args.json)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-")))
         before = stack.enter_context(_open_target(args.before, 0, args, folder))

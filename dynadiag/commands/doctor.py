@@ -35,13 +35,15 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    outputs.check_json_path(args.json)
+    triton = _version("triton") or _version("pytorch-triton") or _version("triton-windows")
+    names = [os.environ.get("CXX"), "g++", "clang++", "c++"]
+    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
     findings = [
         Requirement("Python", sys.version.split()[0], "everything", ""),
         _torch(),
         _recorder_hook(),
-        _triton(),
-        _compiler(),
+        Requirement("Triton", triton, "the triton rung of bisect, kernels on a GPU", "pip install triton"),
+        Requirement("C++ compiler", compiler, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)"),
         _gpu(),
         Requirement("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'"),
         Requirement("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz"),
@@ -86,17 +88,6 @@ def _recorder_hook() -> Requirement:
         found = None
     cure = "install dynadiag with pip into this environment, and do not set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
     return Requirement("recorder", found, "explain", cure)
-
-
-def _triton() -> Requirement:
-    version = _version("triton") or _version("pytorch-triton") or _version("triton-windows")
-    return Requirement("Triton", version, "the triton rung of bisect, kernels on a GPU", "pip install triton")
-
-
-def _compiler() -> Requirement:
-    names = [os.environ.get("CXX"), "g++", "clang++", "c++"]
-    found = next((path for name in names if name and (path := shutil.which(name))), None)
-    return Requirement("C++ compiler", found, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)")
 
 
 def _gpu() -> Requirement:

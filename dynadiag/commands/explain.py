@@ -67,38 +67,20 @@ _BREAK_ID = re.compile(r"GB\d+", re.IGNORECASE)
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording to write")
-    parser.add_argument("--all", action="store_true", help="show everything, not only the first ten of each kind")
+    common.add_flag(parser, "--all", "show everything, not only the first ten of each kind")
     listing = parser.add_mutually_exclusive_group()
-    listing.add_argument("--guards", action="store_true", help="list the guards of each compile instead of the report")
-    listing.add_argument(
-        "--graphs",
-        nargs="?",
-        const="",
-        metavar="COMPILE",
-        help="show as a tree where compiles start; with a COMPILE (0/0) the nodes of its graphs",
-    )
-    listing.add_argument(
-        "--memory",
-        action="store_true",
-        help="show what each compiled training graph saves for its backward, by line and module",
-    )
-    parser.add_argument(
-        "--coverage",
-        action="store_true",
-        help="run the program once more and count its operator calls in graphs and outside of them",
-    )
-    parser.add_argument(
-        "--no-codegen",
-        action="store_true",
-        help="run the graphs as AOTAutograd leaves them: breaks and recompiles are the same, and come sooner",
-    )
-    parser.add_argument(
-        "--after",
-        type=int,
-        metavar="N",
-        help="report only what is compiled after N calls of the first compiled function; 0 reports all, also of a "
-        "program that calls dynadiag.warm()",
-    )
+    common.add_flag(listing, "--guards", "list the guards of each compile instead of the report")
+    told = "show as a tree where compiles start; with a COMPILE (0/0) the nodes of its graphs"
+    listing.add_argument("--graphs", nargs="?", const="", metavar="COMPILE", help=told)
+    told = "show what each compiled training graph saves for its backward, by line and module"
+    common.add_flag(listing, "--memory", told)
+    told = "run the program once more and count its operator calls in graphs and outside of them"
+    common.add_flag(parser, "--coverage", told)
+    told = "run the graphs as AOTAutograd leaves them: breaks and recompiles are the same, and come sooner"
+    common.add_flag(parser, "--no-codegen", told)
+    told = "report only what is compiled after N calls of the first compiled function"
+    also = "0 reports all, also of a program that calls dynadiag.warm()"
+    parser.add_argument("--after", type=int, metavar="N", help=f"{told}; {also}")
     add_recorder_options(parser)
     add_value_options(parser)
     add_target(parser)
@@ -121,7 +103,6 @@ def separate_optional_value(arguments: Sequence[str]) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     if not args.target:
         raise DynadiagError("explain: name a program, a recording, a log, or the id of a graph break")
-    outputs.check_json_path(args.json)
     if args.after is not None and args.after < 0:
         raise DynadiagError(f"explain: --after {args.after}: give a number of calls, 0 or more")
     if not args.module and _BREAK_ID.fullmatch(args.target):
@@ -317,8 +298,7 @@ class JobReader:
         return [each for each in read if each.role == "rank" or (each.trace and each.trace.steps)] or read
 
     def report(self) -> JobReport:
-        """Return the report of the job."""
-        parts = [JobPart(group, self._explain(group[0])) for group in self._groups()]
+        parts = [JobPart(group, self._explain(group[0].path)) for group in self._groups()]
         return JobReport(self.job, find_divergence(self.job), tuple(parts), _waits(self.job))
 
     def _groups(self) -> list[tuple[Process, ...]]:
@@ -330,21 +310,15 @@ class JobReader:
         return found + list(group_alike([each for each in processes if each.role != "rank"]))
 
     def document(self, job: JobReport) -> ExplainDocument:
-        """Return the document of the job."""
         lead = self._main if self.job.ranks else self._main or self._reported()[0].path
         ranks = self.job.ranks or tuple(each for each in self._reported() if each.path != lead)
         first = {each.path: part.processes[0] for part in job.parts for each in part.processes}
-        documents = [
-            rank_document(self._explain(each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each)), each)
-            for each in ranks
-        ]
-        main = None if lead is None else self._explain_path(lead)
+        shown = [each if len(ranks) <= _MAX_EXPLAINED else first.get(each.path, each) for each in ranks]
+        documents = [rank_document(self._explain(one.path), each) for one, each in zip(shown, ranks, strict=True)]
+        main = None if lead is None else self._explain(lead)
         return job_document(job, documents, documents[0] if main is None else document(main, main.calls))
 
-    def _explain(self, item: Process) -> Report:
-        return self._explain_path(item.path)
-
-    def _explain_path(self, path: Path) -> Report:
+    def _explain(self, path: Path) -> Report:
         if path not in self._reports:
             with open_recording(path) as recording:
                 self._reports[path] = report(recording, after=self._after)

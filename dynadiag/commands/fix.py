@@ -43,25 +43,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_output(parser, "the patch to write")
     outputs.add_file_option(parser, "--recording", "the recording of the search")
-    outputs.add_file_option(
-        parser,
-        "--overlay",
-        "where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch",
-    )
-    parser.add_argument("--apply", action="store_true", help="change your files")
-    parser.add_argument(
-        "--timeout",
-        type=common.positive_number("a number of seconds"),
-        default=TIMEOUT,
-        metavar="S",
-        help="time limit of one trial in seconds",
-    )
+    told = "where changes of installed packages go: FILE.py is a module that makes them, FILE.diff a patch"
+    outputs.add_file_option(parser, "--overlay", told)
+    common.add_flag(parser, "--apply", "change your files")
+    told = "time limit of one trial in seconds"
+    common.add_amount(parser, "--timeout", "a number of seconds", "S", told, TIMEOUT)
     add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     program = parse_program(args)
-    outputs.check_json_path(args.json)
     if args.output is not None:
         outputs.check_writable(args.output, force=args.force)
     if args.overlay is not None:
@@ -94,7 +85,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: Outcome) -> None:
-    """Record a trial and report it."""
     log.add(label, outcome, outcome.ending, label)
     progress.on_trial(log.count, label, outcome.ending, outcome.seconds)
 

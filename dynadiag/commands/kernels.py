@@ -36,7 +36,7 @@ from dynadiag.render.kernels import kernel_text, kernels_document, listing_text,
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
-    parser.add_argument("--module", action="store_true", help="print the whole generated module of the kernel")
+    common.add_flag(parser, "--module", "print the whole generated module of the kernel")
     parser.add_argument(
         "--stage", metavar="S", help="print this stage of the kernel: asm, ttir, ttgir, llir, ptx, sass"
     )
@@ -45,23 +45,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         metavar="T",
         help="compile a Triton kernel for this GPU or architecture: h100, sm_90 (default), gfx942, ...",
     )
-    parser.add_argument(
-        "--trust", action="store_true", help="run code from the recording, because you trust whoever made it"
-    )
-    parser.add_argument(
-        "--balance",
-        type=common.positive_number("a number of operations a byte"),
-        metavar="N",
-        help="operations a byte from which on a kernel is compute-bound on the device, not memory-bound",
-    )
-    parser.add_argument("--measure", action="store_true", help="run the generated code here and time each kernel")
+    common.add_flag(parser, "--trust", "run code from the recording, because you trust whoever made it")
+    told = "operations a byte from which on a kernel is compute-bound on the device, not memory-bound"
+    common.add_amount(parser, "--balance", "a number of operations a byte", "N", told)
+    common.add_flag(parser, "--measure", "run the generated code here and time each kernel")
     parser.add_argument("recording", type=Path, metavar="RECORDING", help="a recording")
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this kernel, or this call of it: 'addmm #2'")
 
 
 def run(args: argparse.Namespace) -> int:
-    _check_options(args)
-    outputs.check_json_path(args.json)
+    for option, value in (("--stage", args.stage), ("--module", args.module)):
+        if value and args.name is None:
+            raise DynadiagError(f"{option} needs the NAME of a kernel; without it `dynadiag kernels` lists them")
+    if args.stage and args.module:
+        raise DynadiagError("--stage and --module print different texts: leave one of them out")
+    if args.target is not None and args.stage is None:
+        raise DynadiagError("--target is the GPU that a --stage is compiled for: add --stage, or leave it out")
     with open_recording(args.recording) as recording:
         calls = kernel_calls(recording)
         chosen = calls if args.name is None else _calls_named(args, calls)
@@ -80,17 +79,6 @@ def run(args: argparse.Namespace) -> int:
         document = kernels_document(recording, chosen, roofline, stages, whole=args.name is not None)
         common.write_result(args.json, encode(document), lambda _: _text(args, recording, chosen, roofline, stages))
     return 0
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    """Raise `DynadiagError` for an option that would have no effect."""
-    for option, value in (("--stage", args.stage), ("--module", args.module)):
-        if value and args.name is None:
-            raise DynadiagError(f"{option} needs the NAME of a kernel; without it `dynadiag kernels` lists them")
-    if args.stage and args.module:
-        raise DynadiagError("--stage and --module print different texts: leave one of them out")
-    if args.target is not None and args.stage is None:
-        raise DynadiagError("--target is the GPU that a --stage is compiled for: add --stage, or leave it out")
 
 
 def _calls_named(args: argparse.Namespace, calls: Sequence[KernelCall]) -> list[KernelCall]:

@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_search_options(parser)
     add_resume(parser)
     outputs.add_file_option(parser, "--issue", "also write a bug report with the repro, as Markdown")
-    parser.add_argument("--source", action="store_true", help="reduce the program's source even if a graph fails")
+    common.add_flag(parser, "--source", "reduce the program's source even if a graph fails")
     bisect_releases.add_release_range(parser)
     add_target(parser)
 
@@ -56,10 +56,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     asks_for_releases = bisect_releases.asks_for_releases(args)
     program = parse_program(args)
-    outputs.check_json_path(args.json)
     options = SearchOptions.of(args)
-    output = _output(args, program)
-    recording = _recording(args, program)
+    for path in (args.issue, args.output):
+        if path is not None:
+            outputs.check_writable(path, force=args.force)
+    name = f"repro-{Path(program.target).stem}"
+    output = args.output or outputs.new_recording(None, name, force=False).with_suffix(".py")
+    if args.resume is not None and args.recording is None:
+        recording = linked_file(args.resume)
+    else:
+        recording = outputs.new_recording(args.recording, program.text, force=args.force)
     with ProgressPrinter(sys.stderr) as progress, common.interrupted_by_signals():
         releases = _prepare_releases(program, args, recording, progress) if asks_for_releases else None
         log = new_trial_log("minify", program, options, recording)
@@ -176,21 +182,6 @@ def _search_releases(
     except DynadiagError as error:
         return replace(result, notes=(*result.notes, f"the releases of torch were not searched: {error}"))
     return result.with_versions(report.document())
-
-
-def _output(args: argparse.Namespace, program: Program) -> Path:
-    """Return the path of the repro: `-o` if given, otherwise beside the recordings."""
-    for path in (args.issue, args.output):
-        if path is not None:
-            outputs.check_writable(path, force=args.force)
-    name = f"repro-{Path(program.target).stem}"
-    return args.output or outputs.new_recording(None, name, force=False).with_suffix(".py")
-
-
-def _recording(args: argparse.Namespace, program: Program) -> Path:
-    if args.resume is not None and args.recording is None:
-        return linked_file(args.resume)
-    return outputs.new_recording(args.recording, program.text, force=args.force)
 
 
 def save_repro(result: MinifyResult, output: Path, *, force: bool) -> MinifyResult:

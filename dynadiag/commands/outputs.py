@@ -100,7 +100,6 @@ class OutputOption(argparse.Action):
 
 
 def add_output(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``-o/--output`` and ``--force``."""
     parser.add_argument("-o", "--output", action=OutputOption, type=Path, metavar="FILE", help=what)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
@@ -116,14 +115,8 @@ def add_folder_option(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json FILE``."""
-    parser.add_argument(
-        "--json",
-        action=OutputOption,
-        kind=DOCUMENT,
-        metavar="FILE",
-        help="also write the result as JSON; - writes it to stdout instead of the text",
-    )
+    what = "also write the result as JSON; - writes it to stdout instead of the text"
+    parser.add_argument("--json", action=OutputOption, kind=DOCUMENT, metavar="FILE", help=what)
 
 
 @dataclass(slots=True)
@@ -146,7 +139,8 @@ _inputs = _Inputs({})
 def guard(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[None]:
     """Hold the outputs of a command to the rules while it runs.
 
-    Raises `DynadiagError`, before anything has run, if an output is an input, or if two outputs have one path.
+    Raises `DynadiagError`, before anything has run, if an output is an input, if two outputs have one path, or if
+    ``--json`` names what cannot be written.
     """
     global _inputs
     options = {action.dest: action for action in parser._actions if isinstance(action, OutputOption)}
@@ -160,6 +154,8 @@ def guard(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator
             name = action.option_strings[-1]
             if not action.folder:
                 _refuse_input(Path(path), name)
+            if action.kind is DOCUMENT and not _is_stream(Path(path)):
+                check_writable(Path(path), force=False, kind=DOCUMENT)
             place = _place(Path(path))
             if place in seen:
                 raise DynadiagError(f"{name} {path}: {seen[place]} names the same file: give each a file of its own")
@@ -331,12 +327,6 @@ def append_text(path: Path, text: str) -> None:
     """Append to a file that others write too (a step's summary)."""
     with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
-
-
-def check_json_path(destination: str | None) -> None:
-    """Raise `DynadiagError` if the destination of ``--json`` cannot be written."""
-    if destination not in (None, "-") and not _is_stream(Path(destination)):
-        check_writable(Path(destination), force=False, kind=DOCUMENT)
 
 
 def write_document(destination: str, document: bytes) -> None:

@@ -31,7 +31,6 @@ class ProgressPrinter:
         self._clear()
 
     def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
-        """Report a finished trial."""
         text = for_log(clean_line(f"trial {number}: {label}: {STATUS_WORDS.get(status, status)} ({seconds:.1f} s)"))
         if self._live:
             elapsed = time.monotonic() - self._start
@@ -47,7 +46,6 @@ class ProgressPrinter:
             self._stream.flush()
 
     def message(self, text: str) -> None:
-        """Print a message on a line of its own."""
         self._clear()
         self._stream.write(for_log(clean_line(text)) + "\n")
         self._stream.flush()

@@ -10,7 +10,6 @@ Exit code: 0; 2 usage error.
 from __future__ import annotations
 
 import argparse
-import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -53,19 +52,14 @@ class PruneDocument(CommandDocument):
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
-    parser.add_argument(
-        "--keep",
-        type=_number,
-        default=state.STATE_BYTES / 1e9,
-        metavar="GB",
-        help=f"keep the newest results up to this size (default {state.STATE_BYTES / 1e9:g})",
-    )
-    parser.add_argument("--older-than", type=_number, default=0.0, metavar="DAYS", help="let only older results go")
-    parser.add_argument("--yes", action="store_true", help="remove what may go")
+    number, keep = common.number_from_0, state.STATE_BYTES / 1e9
+    told = f"keep the newest results up to this size (default {keep:g})"
+    parser.add_argument("--keep", type=number, default=keep, metavar="GB", help=told)
+    parser.add_argument("--older-than", type=number, default=0.0, metavar="DAYS", help="let only older results go")
+    common.add_flag(parser, "--yes", "remove what may go")
 
 
 def run(args: argparse.Namespace) -> int:
-    outputs.check_json_path(args.json)
     folder = state.state_folder()
     results = tuple(_judged(folder, args.keep * 1e9, time.time() - args.older_than * _DAY))
     going = [each for each in results if each.goes]
@@ -82,13 +76,6 @@ def run(args: argparse.Namespace) -> int:
     )
     common.write_result(args.json, encode(document), lambda printer: _text(document, going, printer))
     return 0
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"{text}: give a number, 0 or more")
-    return value
 
 
 def _judged(folder: Path, keep: float, before: float) -> Iterator[StoredResult]:

@@ -39,21 +39,18 @@ from dynadiag.recording.opening import open_recording
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        action=outputs.OutputOption,
-        metavar="FILE",
-        help="the recording to write; or FOLDER/, for a recording of each process",
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file, or add to a folder")
+    told = "the recording to write; or FOLDER/, for a recording of each process"
+    parser.add_argument("-o", "--output", action=outputs.OutputOption, metavar="FILE", help=told)
+    common.add_flag(parser, "--force", "overwrite an existing file, or add to a folder")
     add_recorder_options(parser)
     add_value_options(parser)
     add_target(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    folder = _folder(args.output)
+    folder = None
+    if args.output and (args.output.endswith(os.sep) or Path(args.output).is_dir()):
+        folder = Path(args.output)
     if folder is not None and args.dashes:
         return _record_command(folder, args)
     program = parse_program(args)
@@ -68,11 +65,6 @@ def run(args: argparse.Namespace) -> int:
     for path in ran.keep()[:1]:
         common.print_path(path)
     return exit_code(ran.ended)
-
-
-def _folder(output: str | None) -> Path | None:
-    """The output if it is a folder: one that exists, or a name that ends in a slash."""
-    return Path(output) if output and (output.endswith(os.sep) or Path(output).is_dir()) else None
 
 
 def _make_folder(folder: Path) -> Path:

@@ -31,8 +31,8 @@ from dynadiag.render.page.stages import KernelStages, Redaction
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_output(parser, "the page to write")
-    parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
-    parser.add_argument("--assembly", action="store_true", help="compile this machine's own kernels for their assembly")
+    common.add_flag(parser, "--redact", "leave out source, names, messages, values and paths")
+    common.add_flag(parser, "--assembly", "compile this machine's own kernels for their assembly")
     parser.add_argument("recordings", nargs="+", metavar="RECORDING", help="recordings, logs, or folders of either")
 
 

@@ -45,7 +45,6 @@ class SearchOptions:
 
     @property
     def of_bisection(self) -> BisectOptions:
-        """The options of the bisection."""
         return BisectOptions(self.accuracy, self.rungs, self.repeat, self.tolerance)
 
     def words(self, command: str) -> dict[str, Any]:
@@ -66,7 +65,6 @@ class SearchOptions:
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
-    """Add ``--resume``."""
     parser.add_argument("--resume", type=Path, metavar="REC", help="resume the search in this recording")
 
 
@@ -77,36 +75,17 @@ def linked_file(path: Path) -> Path:
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that searches by trials."""
-    seconds = common.positive_number("a number of seconds")
-    parser.add_argument(
-        "--accuracy",
-        action="store_true",
-        help="compare the results of each compiled call with those of the uncompiled one",
-    )
+    seconds = "a number of seconds"
+    told = "compare the results of each compiled call with those of the uncompiled one"
+    common.add_flag(parser, "--accuracy", told)
     parser.add_argument("--rtol", type=float, help="relative tolerance of --accuracy (default: by dtype)")
     parser.add_argument("--atol", type=float, help="absolute tolerance of --accuracy (default: by dtype)")
-    parser.add_argument(
-        "--timeout", type=seconds, default=_TIMEOUT, metavar="S", help="time limit of one trial in seconds"
-    )
-    parser.add_argument("--budget", type=seconds, metavar="S", help="time limit of the whole search in seconds")
-    parser.add_argument(
-        "--repeat", type=common.positive_int("repeats"), default=1, metavar="N", help="try each candidate up to N times"
-    )
-    parser.add_argument("--fresh", action="store_true", help="use no compiler caches")
-    parser.add_argument(
-        "--jobs",
-        type=common.positive_int("trials"),
-        default=default_jobs(),
-        metavar="N",
-        help="run up to N trials side by side (default: all cores but one, or two)",
-    )
+    common.add_amount(parser, "--timeout", seconds, "S", "time limit of one trial in seconds", _TIMEOUT)
+    common.add_amount(parser, "--budget", seconds, "S", "time limit of the whole search in seconds")
+    common.add_count(parser, "--repeat", "repeats", "try each candidate up to N times", 1)
+    common.add_flag(parser, "--fresh", "use no compiler caches")
+    told = "run up to N trials side by side (default: all cores but one, or two)"
+    common.add_count(parser, "--jobs", "trials", told, default_jobs())
     parser.add_argument("--on", choices=["ray"], help="run the trials as tasks of Ray (pip install 'dynadiag[ray]')")
-    parser.add_argument("--rungs", type=_rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")
-
-
-def _rungs(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in RUNGS]
-    if unknown or not names:
-        raise argparse.ArgumentTypeError(f"no such rung: {', '.join(unknown) or text!r}. Rungs are {', '.join(RUNGS)}")
-    return names
+    rungs = common.names_among(RUNGS, "rung")
+    parser.add_argument("--rungs", type=rungs, metavar="A,B", help=f"try only these rungs of {','.join(RUNGS)}")

@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,8 @@ _NO_CODEGEN = (
 )
 _SIGNAL_BASE = 128  # a shell adds it to the number of the signal that ended a program
 
-_RUN_OVERLAID = (
-    "import sys; from dynadiag.overlay import load_named; load_named(); "
-    "from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
-)
 _RUN_PROGRAM = "import sys; from dynadiag.trial.program import main; sys.exit(main(*sys.argv[1:]))"
+_RUN_OVERLAID = f"from dynadiag.overlay import load_named; load_named(); {_RUN_PROGRAM}"
 
 
 class _TargetAction(argparse.Action):
@@ -58,9 +55,11 @@ class _TargetAction(argparse.Action):
         if option is None and words[:1] == ["--"]:
             del words[0]  # it ends dynadiag's own options
             namespace.dashes = True
-        elif option is None and words and names_recording(words[0]) and (place := _first_option(words)) is not None:
-            parser.parse_args([*words[place:], *words[:place]], namespace)
-            return
+        elif option is None and words and names_recording(words[0]):
+            options = [place for place, word in enumerate(words[1:], 1) if word.startswith("-") and word.strip("-")]
+            if options:
+                parser.parse_args([*words[options[0] :], *words[: options[0]]], namespace)
+                return
         if words:
             namespace.module, namespace.target, namespace.arguments = option is not None, words[0], words[1:]
 
@@ -71,91 +70,41 @@ def names_recording(word: str) -> bool:
     return path.suffix in READ_SUFFIXES or (path.is_dir() and not (path / "__main__.py").exists())
 
 
-def _first_option(words: Sequence[str]) -> int | None:
-    """Return the index of the first option after the target, None if there is no option."""
-    later = enumerate(words[1:], 1)
-    places = (place for place, word in later if word.startswith("-") and word not in ("-", "--"))
-    return next(places, None)
-
-
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add TARGET and the program's arguments."""
     parser.set_defaults(module=False, target=None, arguments=[], dashes=False)
     parser.usage = "%(prog)s [OPTIONS] TARGET [ARGS...]"
-    parser.add_argument(
-        "-m",
-        dest="words",
-        action=_TargetAction,
-        nargs=argparse.REMAINDER,
-        metavar="MOD ...",
-        help="run a module as `python -m` would",
-    )
+    rest: dict[str, Any] = {"action": _TargetAction, "nargs": argparse.REMAINDER}
+    parser.add_argument("-m", dest="words", **rest, metavar="MOD ...", help="run a module as `python -m` would")
     # One positional for all words: between two, argparse would remove a `--` of the program.
-    parser.add_argument(
-        "words",
-        action=_TargetAction,
-        nargs=argparse.REMAINDER,
-        metavar="TARGET",
-        help="the program and its own arguments",
-    )
+    parser.add_argument("words", **rest, metavar="TARGET", help="the program and its own arguments")
 
 
 def add_recorder_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that records a program."""
-    parser.add_argument("--no-source", action="store_true", help="leave your source text out of the recording")
-    parser.add_argument(
-        "--stop-after",
-        type=common.positive_int("calls"),
-        metavar="N",
-        help="stop the program after N calls of compiled functions",
-    )
-    parser.add_argument(
-        "--limit",
-        type=common.positive_number("a size in gigabytes"),
-        metavar="GB",
-        default=2.0,
-        help="size cap of the log in gigabytes, after which nothing more is recorded (default 2)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=common.positive_number("seconds"),
-        metavar="S",
-        help="stop the program after S seconds, and go on with what was recorded",
-    )
-    parser.add_argument("--fresh", action="store_true", help="use empty compiler caches, in a temporary folder")
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="write a line to stderr as each compile begins, breaks, recompiles, ends or gives up",
-    )
-    parser.add_argument(
-        "--target",
-        dest="gpu",
-        type=_gpu,
-        metavar="GPU",
-        help=f"generate the code for a GPU that is not here ({', '.join(GPU_SPECS)}); the program runs on the CPU",
-    )
+    common.add_flag(parser, "--no-source", "leave your source text out of the recording")
+    common.add_count(parser, "--stop-after", "calls", "stop the program after N calls of compiled functions")
+    told = "size cap of the log in gigabytes, after which nothing more is recorded (default 2)"
+    common.add_amount(parser, "--limit", "a size in gigabytes", "GB", told, 2.0)
+    told = "stop the program after S seconds, and go on with what was recorded"
+    common.add_amount(parser, "--seconds", "seconds", "S", told)
+    common.add_flag(parser, "--fresh", "use empty compiler caches, in a temporary folder")
+    told = "write a line to stderr as each compile begins, breaks, recompiles, ends or gives up"
+    common.add_flag(parser, "--live", told)
+    told = f"generate the code for a GPU that is not here ({', '.join(GPU_SPECS)}); the program runs on the CPU"
+    parser.add_argument("--target", dest="gpu", type=_gpu, metavar="GPU", help=told)
 
 
 def add_value_options(parser: argparse.ArgumentParser, *, always: bool = False) -> None:
     """Add the options on recorded values. With ``always`` there is no ``--values``: the command records them."""
     parser.set_defaults(values=always)
     if not always:
-        parser.add_argument(
-            "--values", action="store_true", help="record the values of each node, as `dynadiag values`"
-        )
+        common.add_flag(parser, "--values", "record the values of each node, as `dynadiag values`")
     parser.add_argument("--calls", metavar="N,N..M", help="the calls of each graph to record, from 0 (default 0)")
     parser.add_argument("--nodes", metavar="REGEX", help="the nodes to record: a regular expression, or NAME,NAME")
-    parser.add_argument(
-        "--full", metavar="REGEX", help="the nodes whose values are kept whole, in a folder beside the recording"
-    )
-    parser.add_argument(
-        "--values-limit",
-        type=common.positive_number("a size in megabytes"),
-        metavar="MB",
-        default=64.0,
-        help="size cap of the values of a process (default 64)",
-    )
+    told = "the nodes whose values are kept whole, in a folder beside the recording"
+    parser.add_argument("--full", metavar="REGEX", help=told)
+    told = "size cap of the values of a process (default 64)"
+    common.add_amount(parser, "--values-limit", "a size in megabytes", "MB", told, 64.0)
 
 
 def check_no_value_options(args: argparse.Namespace) -> None:
@@ -227,19 +176,15 @@ class RecordOptions:
     @classmethod
     def of(cls, args: argparse.Namespace, target: str | None = None) -> RecordOptions:
         """Those of a command line with `add_recorder_options`. ``target`` is one of several."""
+        same = ("fresh", "stop_after", "limit", "live", "gpu", "seconds")
         return cls(
             args.target if target is None else target,
-            args.fresh,
-            not args.no_source,
-            args.stop_after,
-            args.limit,
-            args.live,
-            args.gpu,
-            args.seconds,
-            not getattr(args, "no_codegen", False),
-            getattr(args, "after", None) or None,
-            getattr(args, "json", None) == "-",
-            _value_options(args),
+            source=not args.no_source,
+            codegen=not getattr(args, "no_codegen", False),
+            after=getattr(args, "after", None) or None,
+            prints_document=getattr(args, "json", None) == "-",
+            values=_value_options(args),
+            **{name: getattr(args, name) for name in same},
         )
 
     def settings(self, target: str | None = None, whole_values: Path | None = None) -> Settings:
@@ -362,7 +307,17 @@ def python_command(program: Program, path: str, refusal: Path, gpu: str | None) 
 def recordings_of(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
     """Return the recordings of one target of several: those that it names, or that of the program when it has run."""
     existing = None if module else existing_recordings(options.target, None, force=False)
-    return existing or _record(arguments, options, module=module)
+    if existing:
+        return existing
+    program = program_of(options.target, arguments, module=module)
+    ran = run_recorded(program, outputs.new_recording(None, program.text, force=False), options)
+    paths = ran.keep()
+    if not paths:
+        raise DynadiagError(f"{options.target}: it removed its recording while it ran")
+    common.print_path(paths[0])
+    if ran.ended.interrupted:
+        raise KeyboardInterrupt
+    return paths
 
 
 def named_recordings(args: argparse.Namespace) -> tuple[Path, ...] | None:
@@ -458,17 +413,3 @@ def _import_log(log: Path, output: Path | None, *, force: bool) -> tuple[Path, .
     recordings = import_to(log, output, force=force)
     common.print_path(recordings[0])
     return recordings
-
-
-def _record(arguments: tuple[str, ...], options: RecordOptions, *, module: bool) -> tuple[Path, ...]:
-    """Run a program and record it, under a new name beside the other recordings."""
-    program = program_of(options.target, arguments, module=module)
-    recording = outputs.new_recording(None, program.text, force=False)
-    ran = run_recorded(program, recording, options)
-    paths = ran.keep()
-    if not paths:
-        raise DynadiagError(f"{options.target}: it removed its recording while it ran")
-    common.print_path(paths[0])
-    if ran.ended.interrupted:
-        raise KeyboardInterrupt
-    return paths

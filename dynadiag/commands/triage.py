@@ -20,7 +20,6 @@ sure); 3 also where an issue holds no program; 2 usage error; 130 after Ctrl-C.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
@@ -46,17 +45,14 @@ from dynadiag.render.json_document import encode
 from dynadiag.triage.document import TriageDocument
 from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
 from dynadiag.triage.issue_program import program_of_issue
-from dynadiag.trial.program import Program
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_folder_option(parser, "the folder to make")
-    parser.add_argument(
-        "--force", action="store_true", help="write into an existing folder, over the files of a triage"
-    )
-    parser.add_argument("--no-sandbox", action="store_true", help="run an issue's program with all your rights")
-    parser.add_argument("--redact", action="store_true", help="leave out source, names, messages, values and paths")
+    common.add_flag(parser, "--force", "write into an existing folder, over the files of a triage")
+    common.add_flag(parser, "--no-sandbox", "run an issue's program with all your rights")
+    common.add_flag(parser, "--redact", "leave out source, names, messages, values and paths")
     add_search_options(parser)
     parser.set_defaults(resume=None)
     bisect_releases.add_release_range(parser)
@@ -65,13 +61,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
-    outputs.check_json_path(args.json)
     if not args.module and Path(args.target or "").suffix.lower() == ".md":
         source = issue_program(args)
         if source is None:
             return NO_PROGRAM
         with _made_folder(args, args.target) as folder:
-            with _scratch() as scratch:
+            prefix = "dynadiag-issue-"
+            with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+                scratch = Path(name)
+                for each in ("home", "tmp", "caches"):
+                    (scratch / each).mkdir()
                 (scratch / "program.py").write_text(source, encoding="utf-8")
                 code = _run(args, scratch)
                 taken = _take_out(scratch, folder)
@@ -87,7 +86,11 @@ def run(args: argparse.Namespace) -> int:
         _made_folder(args, program.target) as folder,
         ProgressPrinter(sys.stderr) as progress,
     ):
-        kept = _private_folder(program) if args.redact else folder
+        kept = folder
+        if args.redact:
+            name = f"triage-{Path(program.target).stem}-kept"
+            kept = outputs.new_recording(None, name, force=False).with_suffix("")
+            kept.mkdir()
         try:
             triage = TriageRun(program, args, folder, kept, progress)
             document = triage.run()
@@ -102,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     return triage.exit_code
 
 
-@contextlib.contextmanager
+@contextmanager
 def _made_folder(args: argparse.Namespace, target: str) -> Iterator[Path]:
     """The folder of the triage. If the body raises `DynadiagError`, it is as it was before."""
     folder, is_new = _folder(args, target)
@@ -132,12 +135,6 @@ def _folder(args: argparse.Namespace, target: str) -> tuple[Path, bool]:
     except OSError as error:
         raise DynadiagError(f"cannot write {folder}: {error.strerror}") from error
     return folder, not exists
-
-
-def _private_folder(program: Program) -> Path:
-    kept = outputs.new_recording(None, f"triage-{Path(program.target).stem}-kept", force=False).with_suffix("")
-    kept.mkdir()
-    return kept
 
 
 def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespace) -> None:
@@ -196,15 +193,6 @@ def _text(issue: Path) -> str:
     if len(data) > _MAX_TEXT:
         raise DynadiagError(f"{issue}: larger than {_MAX_TEXT >> 20} MiB, which no issue is")
     return data.decode(errors="replace")
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="dynadiag-issue-", ignore_cleanup_errors=True) as name:
-        scratch = Path(name)
-        for each in ("home", "tmp", "caches"):
-            (scratch / each).mkdir()
-        yield scratch
 
 
 def _run(args: argparse.Namespace, scratch: Path) -> int:

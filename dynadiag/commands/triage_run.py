@@ -109,9 +109,11 @@ class TriageRun:
         """Do one part after the other, and write the folder. Raises `TargetError` if the target is not a program."""
         self._part("explain", self._explain, _RUN, _OUTPUT)
         self._part("bisect", self._bisect, _BISECT)
-        self._part("minify", self._minify, _MINIFY, _REPRO, skip=self._why_not_minified())
+        verdict = self.verdict.verdict if self.verdict else ""
+        self._part("minify", self._minify, _MINIFY, _REPRO, skip=_NOT_MINIFIED.get(verdict))
         if self._asks_for_releases:
-            self._part("versions", self._search_releases, _VERSIONS, skip=self._why_not_searched())
+            why = "the program fails uncompiled too" if verdict == "fails_uncompiled" else None
+            self._part("versions", self._search_releases, _VERSIONS, skip=why)
         environment = self._environment()
         self._part("report", self._write_report, _REPORT, always=True)
         self._part("issue", lambda: self._write_issue(environment), _ISSUE, always=True)
@@ -201,9 +203,6 @@ class TriageRun:
             self._add_recording(_BISECT)
         return "; ".join(self.verdict.notes) if self.verdict.verdict == "stopped" else None
 
-    def _why_not_minified(self) -> str | None:
-        return None if self.verdict is None else _NOT_MINIFIED.get(self.verdict.verdict)
-
     def _minify(self) -> str | None:
         options, output = self._options("minify"), self.kept / _REPRO
         if self.verdict is not None:
@@ -217,10 +216,6 @@ class TriageRun:
         finally:
             self._add_recording(_MINIFY)
         return None if self.minified.proved else result_text(self.minified, Printer()).splitlines()[0]
-
-    def _why_not_searched(self) -> str | None:
-        verdict = self.verdict.verdict if self.verdict else None
-        return "the program fails uncompiled too" if verdict == "fails_uncompiled" else None
 
     def _search_releases(self) -> str | None:
         """Search with the repro if it is proved: it is quick, and needs nothing but torch."""
@@ -264,14 +259,8 @@ class TriageRun:
         return None
 
     def _write_issue(self, environment: str) -> str | None:
-        text = issue_text(self._case(environment))
-        outputs.write_file(self.folder / _ISSUE, text.encode("utf-8", "backslashreplace"), force=True)
-        return None
-
-    def _case(self, environment: str) -> TriagedCase:
-        verdict, redact = self.verdict, self.args.redact
-        shown = self._document()
-        return TriagedCase(
+        verdict, redact, shown = self.verdict, self.args.redact, self._document()
+        case = TriagedCase(
             bisect=shown.bisect,
             minify=shown.minify,
             versions=shown.versions,
@@ -292,6 +281,8 @@ class TriageRun:
             accuracy=self.args.accuracy,
             redacted=redact,
         )
+        outputs.write_file(self.folder / _ISSUE, issue_text(case).encode("utf-8", "backslashreplace"), force=True)
+        return None
 
     def _document(self) -> TriageDocument:
         redact = self.args.redact

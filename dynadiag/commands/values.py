@@ -40,7 +40,7 @@ from dynadiag.render.values import value_report, values_json
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     outputs.add_json(parser)
     outputs.add_output(parser, "the recording to write")
-    parser.add_argument("--all", action="store_true", help="show every node, not only the first of each call")
+    common.add_flag(parser, "--all", "show every node, not only the first of each call")
     add_recorder_options(parser)
     add_value_options(parser, always=True)
     add_target(parser)
@@ -49,7 +49,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.target:
         raise DynadiagError("values: name a program, or a recording that was made with --values")
-    outputs.check_json_path(args.json)
     paths = named_recordings(args)
     if paths is not None:
         check_no_value_options(args)

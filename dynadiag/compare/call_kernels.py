@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.runtime_cost import WarmCalls
-from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
-from dynadiag.kernels.module_parser import ParsedModule, parse_module
+from dynadiag.grouping import grouped
+from dynadiag.kernels.cpp_wrapper import parse_code
+from dynadiag.kernels.module_parser import ParsedModule
 from dynadiag.recording.reader import Recording
-
-__all__ = ["CallKernels", "kernels_of_a_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,6 @@ class CallKernels:
 
     @property
     def total(self) -> float:
-        """All of them."""
         return self.generated + self.extern + self.uncompiled
 
 
@@ -71,13 +69,11 @@ def kernels_of_a_call(recording: Recording, warm: WarmCalls | None, step: str | 
 
 def _modules(recording: Recording) -> Mapping[str, Sequence[ParsedModule]]:
     """The generated modules of each compile that has any."""
-    modules: dict[str, list[ParsedModule]] = {}
     ids = {kernel.event: kernel.compile_id for kernel in recording.kernels()}
-    for event in recording.events("inductor_output_code"):
-        text = recording.payload(event.index)
-        parsed = parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
-        modules.setdefault(ids.get(event.index) or event.compile_id or "", []).append(parsed)
-    return modules
+    return grouped(
+        (ids.get(event.index) or event.compile_id or "", parse_code(recording.payload(event.index)))
+        for event in recording.events("inductor_output_code")
+    )
 
 
 def _runs(warm: WarmCalls) -> dict[str, float]:

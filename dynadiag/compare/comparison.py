@@ -205,7 +205,6 @@ class MeasurementSession:
                 self.results[variant] = replace(self.results[variant], warm_peak=Peak(**reply["memory"]), gpu=gpu)
 
     def profile(self) -> None:
-        """Profile warm calls."""
         for variant in [variant for variant in self._running if not variant.is_eager]:
             self._request(variant, "profile", seconds=self._options.seconds)
 

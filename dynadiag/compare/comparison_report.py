@@ -50,7 +50,6 @@ class _ComparisonPrinter:
         self._comparison, self._target, self._printer = comparison, target, printer
 
     def lines(self) -> Iterator[str]:
-        """The report, line by line."""
         comparison = self._comparison
         measured = [result for result in comparison.results if result.warm is not None]
         yield from (*self._head(), "")

@@ -53,7 +53,8 @@ class Measurer:
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
         seconds = [_timed_call(self._step) for _ in range(WARM_UP_CALLS)]
-        peaks = {"host": _growth_since(before), "device": _device_peak()}
+        # Linux counts pages in batches: the peak can seem to lie below.
+        peaks = {"host": max(0, _memory_status("VmHWM") - before), "device": _device_peak()}
         if _on_gpu():
             torch.cuda.reset_peak_memory_stats()
         return {"seconds": seconds, "memory": peaks, **_run_info()}
@@ -115,7 +116,6 @@ class Measurer:
 
 
 def _call_marked(call: Callable[[], Any]) -> Any:
-    """Make the call under a profiler mark."""
     with profiler_mark(CALL):
         return call()
 
@@ -232,11 +232,6 @@ def _run_info() -> dict[str, Any]:
 
 def _device_peak() -> int | None:
     return torch.cuda.max_memory_allocated() if _on_gpu() else None
-
-
-def _growth_since(before: int) -> int:
-    """Bytes by which the peak lies above ``before``. Linux counts pages in batches: the peak can seem to lie below."""
-    return max(0, _memory_status("VmHWM") - before)
 
 
 def _memory_status(name: str) -> int:

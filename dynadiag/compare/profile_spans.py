@@ -109,7 +109,10 @@ def _calls(spans: Iterable[ProfileSpan]) -> Iterator[_Node]:
         elif node is not None and span.name == CALL:
             yield node
         elif around is not None:
-            _count(around, span, within_operator=bool(open_) and "::" in open_[-1][0].name)
+            if span.name.startswith(LAUNCHES):
+                around.launches += 1
+            elif "::" in span.name and not (open_ and "::" in open_[-1][0].name):
+                around.operators += 1
         if node is not None or around is not None:
             open_.append((span, node))
 
@@ -118,13 +121,6 @@ def _nodes(node: _Node) -> Iterator[_Node]:
     yield node
     for child in node.inside:
         yield from _nodes(child)
-
-
-def _count(around: _Node, span: ProfileSpan, *, within_operator: bool) -> None:
-    if span.name.startswith(LAUNCHES):
-        around.launches += 1
-    elif "::" in span.name and not within_operator:
-        around.operators += 1
 
 
 def _tallies(call: _Node) -> dict[_Key, _Tally]:

@@ -133,7 +133,6 @@ class RecordedComparison:
 
     @property
     def differing(self) -> tuple[Figure, ...]:
-        """The figures that differ."""
         return tuple(each for each in self.figures if each.differs)
 
 

@@ -5,7 +5,7 @@ A break moves if it splits a function between other operators: there are more or
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from dynadiag.explanation.formatting import brief
 from dynadiag.explanation.guard_text import described
 from dynadiag.explanation.identity import place_text
 from dynadiag.explanation.registry import Registry
+from dynadiag.grouping import paired
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Break, Recompile, Span
@@ -151,17 +152,9 @@ def _unmatched(
 ) -> tuple[Sequence[T], Sequence[T]]:
     """The items of each side that have no partner of the same key on the other, by each key in turn."""
     for key in keys:
-        waiting: dict[Hashable, deque[T]] = defaultdict(deque)
-        for item in before:
-            waiting[key(item)].append(item)
-        left = []
-        for item in after:
-            if waiting[key(item)]:
-                waiting[key(item)].popleft()
-            else:
-                left.append(item)
-        kept = {id(item) for items in waiting.values() for item in items}
-        before, after = [item for item in before if id(item) in kept], left
+        pairs = paired(*([(key(item), item) for item in side] for side in (before, after)))
+        known = {id(item) for pair in pairs for item in pair}
+        before, after = ([item for item in side if id(item) not in known] for side in (before, after))
     return before, after
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine, parse_graph
+from dynadiag.kernels.graph_parser import PrintedNode, SourceLine, parse_graph
 from dynadiag.recording.torch_text.comparable import without_addresses
 
 _NODE = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?! = )")  # a plain name that is no keyword of a call
@@ -78,7 +78,8 @@ def canonical_graph(text: str) -> CanonicalGraph:
     index = {name: position[id(node)] for name, node in graph.nodes.items()}
     symbols = _Symbols()
     nodes = [_canonical_node(node, index, symbols) for node in order]
-    return CanonicalGraph((*nodes, *_outputs(graph, index)))
+    outputs = (_output(names, index) for names in graph.returns.values() if names)
+    return CanonicalGraph((*nodes, *outputs))
 
 
 def with_inputs_in_order_of(other: CanonicalGraph, graph: CanonicalGraph) -> CanonicalGraph:
@@ -142,14 +143,8 @@ def _neutral(call: str) -> str:
     return without_addresses(_SIDE_TABLE.sub(r"\1", _ATTRIBUTE.sub("self._", call)))
 
 
-def _outputs(graph: PrintedGraph, index: Mapping[str, int]) -> Iterable[CanonicalNode]:
-    """A node for what each graph returns."""
-    for names in graph.returns.values():
-        if names:
-            yield _output(names, index)
-
-
 def _output(names: Sequence[str | None], index: Mapping[str, int]) -> CanonicalNode:
+    """A node for what a graph returns."""
     inputs = tuple(dict.fromkeys(index[name] for name in names if name is not None and name in index))
     order = {place: f"%{number}" for number, place in enumerate(inputs)}
     values = ", ".join("None" if name is None or name not in index else order[index[name]] for name in names)

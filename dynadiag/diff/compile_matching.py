@@ -6,11 +6,12 @@ function was renamed or moved), then to the next of the same function, and last 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, canonical_graph
+from dynadiag.grouping import grouped, paired
 from dynadiag.recording.code_origin import is_resume_function, original_name
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Compile, Graph
@@ -33,13 +34,10 @@ class GraphReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.compiles = tuple(item for item in recording.compiles() if item.compile_id != _NO_COMPILE)
-        self._stages: dict[tuple[str, str], list[Graph]] = defaultdict(list)
-        for graph in recording.graphs():
-            self._stages[graph.compile_id, graph.stage].append(graph)
+        self._stages = grouped(((graph.compile_id, graph.stage), graph) for graph in recording.graphs())
         self._dynamo = {item.compile_id: self._read_dynamo(item.compile_id) for item in self.compiles}
 
     def graphs(self, compile_id: str, stage: str) -> tuple[Graph, ...]:
-        """Return the graphs of a compile at a stage."""
         return tuple(self._stages.get((compile_id, stage), ()))
 
     def stages(self, compile_id: str) -> tuple[str, ...]:
@@ -47,7 +45,6 @@ class GraphReader:
         return tuple(stage for id_, stage in self._stages if id_ == compile_id)
 
     def read(self, graph: Graph) -> CanonicalGraph:
-        """Return a graph in canonical form."""
         return canonical_graph(self.recording.payload(graph.event))
 
     def digest(self, compile_id: str) -> tuple[str, ...]:
@@ -68,13 +65,8 @@ def match_compiles(before: GraphReader, after: GraphReader) -> tuple[CompilePair
     pairs: dict[str, Compile] = {}  # of the first recording, by the id in the second
     left = [list(before.compiles), list(after.compiles)]
     for key in (_code_and_content, _content, _code):
-        waiting: dict[Hashable, deque[Compile]] = defaultdict(deque)
-        for item in left[0]:
-            if (value := key(before, item)) is not None:
-                waiting[value].append(item)
-        for item in left[1]:
-            if waiting[key(after, item)]:
-                pairs[item.compile_id] = waiting[key(after, item)].popleft()
+        found = paired(((key(before, item), item) for item in left[0]), ((key(after, item), item) for item in left[1]))
+        pairs |= {new.compile_id: old for old, new in found}
         _drop_paired(left, pairs)
     scored = [
         (shared, old, new)
@@ -102,12 +94,8 @@ def in_both(pairs: Iterable[CompilePair]) -> Iterator[tuple[Compile, Compile]]:
 _Key = Callable[[GraphReader, Compile], Hashable]
 
 
-def _function(item: Compile) -> tuple[Hashable, ...]:
-    return original_name(item.function), is_resume_function(item.function)
-
-
 def _code_and_content(reader: GraphReader, item: Compile) -> Hashable:
-    return _function(item), item.outcome, reader.digest(item.compile_id)
+    return _code(reader, item), item.outcome, reader.digest(item.compile_id)
 
 
 def _content(reader: GraphReader, item: Compile) -> Hashable:
@@ -115,7 +103,7 @@ def _content(reader: GraphReader, item: Compile) -> Hashable:
 
 
 def _code(_: GraphReader, item: Compile) -> Hashable:
-    return _function(item)
+    return original_name(item.function), is_resume_function(item.function)
 
 
 def _shared(old: Counter[str], new: Counter[str]) -> float:

@@ -177,7 +177,6 @@ class _Settings:
         return self._changed.get(compile_id, {})
 
     def options(self, compile_id: str) -> _Options:
-        """Return all options that are known."""
         return {**self._logged.get(compile_id, {}), **self.changed(compile_id)}
 
 

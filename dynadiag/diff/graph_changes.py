@@ -7,12 +7,12 @@ by the longest common order of operators. So a node inserted in the middle does 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from dynadiag.diff.canonical_graph import CanonicalGraph, CanonicalNode, with_inputs_in_order_of
+from dynadiag.grouping import paired
 from dynadiag.kernels.graph_parser import SourceLine
 
 _MAX_ALIGNED = 4_000_000  # pairs of nodes that are aligned by order; above it, nodes are paired by occurrence
@@ -114,13 +114,8 @@ def _line_near(nodes: Sequence[CanonicalNode], place: int) -> SourceLine | None:
 def _pair_equal(before: Sequence[Hashable], after: Sequence[Hashable], pairs: dict[int, int]) -> None:
     """Pair free nodes that have the same key, in order."""
     taken = set(pairs.values())
-    waiting: dict[Hashable, deque[int]] = defaultdict(deque)
-    for place, key in enumerate(after):
-        if key is not None and place not in taken:
-            waiting[key].append(place)
-    for place, key in enumerate(before):
-        if key is not None and place not in pairs and waiting[key]:
-            pairs[place] = waiting[key].popleft()
+    olds = [(key, place) for place, key in enumerate(before) if place not in pairs]
+    pairs.update(paired(olds, ((key, place) for place, key in enumerate(after) if place not in taken)))
 
 
 def _pair_in_order(before: Sequence[CanonicalNode], after: Sequence[CanonicalNode], pairs: dict[int, int]) -> None:

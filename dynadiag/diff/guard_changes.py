@@ -6,13 +6,14 @@ other (arguments, globals, attributes, classes) are no difference, keys and valu
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.explanation.formatting import brief, brief_pair
 from dynadiag.explanation.process_state import dispatch_change, setting_words, state_words
+from dynadiag.grouping import grouped, paired
 from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.comparable import (
     STATE,
@@ -50,12 +51,10 @@ def guard_differences(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[
     """Return the differences between the guards of two compiles, in the order of the second."""
     olds, news = _without_equal(before, after)
     olds, news = _without_renamed(olds, news)
-    by_source: dict[tuple[str, str], list[Guard]] = defaultdict(list)
-    for guard in olds:
-        by_source[checked(guard), guard.source].append(guard)
+    by_source = grouped(((checked(guard), guard.source), guard) for guard in olds)
     found: list[GuardDifference] = []
     for guard in news:
-        same = by_source[checked(guard), guard.source]
+        same = by_source.get((checked(guard), guard.source))
         found.append(GuardDifference(same.pop(0) if same else None, guard))
     return (*found, *(GuardDifference(guard, None) for guards in by_source.values() for guard in guards))
 
@@ -112,9 +111,11 @@ def _without_equal(before: Sequence[Guard], after: Sequence[Guard]) -> tuple[lis
     """The guards that the other side does not have."""
     shared = _state_names(before) & _state_names(after)
     before, after = _once(before), _once(after)
-    keys = [[canonical_guard(guard, shared) for guard in side] for side in (before, after)]
-    found = _surplus(before, keys[0], Counter(keys[1])), _surplus(after, keys[1], Counter(keys[0]))
-    return tuple([guard for guard in side if not is_on_called_code(guard)] for side in found)  # type: ignore[return-value]
+    pairs = paired(*([(canonical_guard(guard, shared), guard) for guard in side] for side in (before, after)))
+    known = {id(guard) for pair in pairs for guard in pair}
+    left = ([each for each in side if id(each) not in known] for side in (before, after))
+    olds, news = ([guard for guard in side if not is_on_called_code(guard)] for side in left)
+    return olds, news
 
 
 def _once(guards: Iterable[Guard]) -> list[Guard]:
@@ -125,18 +126,6 @@ def _once(guards: Iterable[Guard]) -> list[Guard]:
         for guard in guards
         if checked(guard) != VALUE or not (guard.expression in met or met.add(guard.expression))  # type: ignore[func-returns-value]
     ]
-
-
-def _surplus(
-    guards: Sequence[Guard], keys: Sequence[tuple[str, str, str]], others: Counter[tuple[str, str, str]]
-) -> list[Guard]:
-    found = []
-    for guard, key in zip(guards, keys, strict=True):
-        if others[key]:
-            others[key] -= 1
-        else:
-            found.append(guard)
-    return found
 
 
 def _without_renamed(olds: list[Guard], news: list[Guard]) -> tuple[list[Guard], list[Guard]]:

@@ -56,12 +56,10 @@ class RankDifference:
 
     @property
     def step(self) -> Step | None:
-        """The step of the unusual side."""
         return (self.first, self.second)[self.unusual]
 
     @property
     def other_step(self) -> Step | None:
-        """The step of the other side."""
         return (self.first, self.second)[1 - self.unusual]
 
     @property

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some, shorten
+from dynadiag.grouping import grouped
 from dynadiag.job.divergence import Divergence
 from dynadiag.job.processes import Job, Process
 from dynadiag.job.ranks import name_ranks, rank_list, rank_numbers
@@ -86,18 +87,7 @@ def find_dead_ranks(job: Job, ranks: Sequence[Process], restart: int) -> Diverge
         return _dead("timeout", late, ranks, restart) if late else _dead("died", cut, ranks, restart)
     if missing and waited:
         text = f"{rank_list(missing)} never came: no recording, and the others waited for a peer"
-        place = next(filter(None, map(last_place, ranks)), None)
-        return Divergence(
-            "died",
-            tuple(missing),
-            restart,
-            None,
-            place.file if place else None,
-            place.line if place else None,
-            place.function if place else "?",
-            text,
-            consequences=tuple(describe_ends(ranks)),
-        )
+        return _ended("died", missing, restart, _first_place(ranks), text, ranks)
     behind = _behind(ranks) if waited or cut else []
     return _dead("timeout", behind, ranks, restart) if behind else None
 
@@ -155,20 +145,22 @@ def _behind(ranks: Sequence[Process]) -> list[Process]:
 def _dead(kind: str, dead: Sequence[Process], ranks: Sequence[Process], restart: int) -> Divergence:
     known = {id(each) for each in dead}
     others = [each for each in ranks if id(each) not in known]
-    place = last_place(dead[0]) or (next(filter(None, map(last_place, others)), None) if kind == "timeout" else None)
+    place = last_place(dead[0]) or (_first_place(others) if kind == "timeout" else None)
     numbers = rank_numbers(dead)
     text = _of_ranks(numbers, dead[0]) if kind == "died" else _timeout_text(numbers, dead[0], others)
-    return Divergence(
-        kind=kind,
-        ranks=numbers,
-        restart=restart,
-        compile_id=None,
-        file=place.file if place else None,
-        line=place.line if place else None,
-        function=place.function if place else "?",
-        text=text,
-        consequences=tuple(describe_ends(others)),
-    )
+    return _ended(kind, numbers, restart, place, text, others)
+
+
+def _ended(
+    kind: str, numbers: tuple[int, ...], restart: int, place: Frame | None, text: str, others: Sequence[Process]
+) -> Divergence:
+    file, line, function = (place.file, place.line, place.function) if place else (None, None, "?")
+    told = tuple(describe_ends(others))
+    return Divergence(kind, numbers, restart, None, file, line, function, text, consequences=told)
+
+
+def _first_place(ranks: Sequence[Process]) -> Frame | None:
+    return next(filter(None, map(last_place, ranks)), None)
 
 
 def _timeout_text(numbers: Sequence[int], item: Process, others: Sequence[Process]) -> str:
@@ -208,10 +200,7 @@ def _of_ranks(numbers: Sequence[int], item: Process) -> str:
 
 def describe_ends(ranks: Sequence[Process]) -> list[str]:
     """How ranks ended that did not end well, a sentence for each way."""
-    groups: dict[str, list[Process]] = {}
-    for each in ranks:
-        if (said := describe_end(each)) is not None:
-            groups.setdefault(said, []).append(each)
+    groups = grouped((said, each) for each in ranks if (said := describe_end(each)) is not None)
     told = [_of_ranks([each.rank or 0 for each in group], group[0]) for group in groups.values()]
     more = len(told) - _LISTED
     return told[:_LISTED] + ([f"{count(more, 'more rank')} ended in other ways"] if more > 0 else [])

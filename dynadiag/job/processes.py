@@ -85,7 +85,6 @@ class Job:
         return max(said, default=None)
 
     def missing(self, restart: int = 0) -> tuple[int, ...]:
-        """The ranks that have no recording."""
         here = {each.rank for each in self.processes if each.role == "rank" and each.restart == restart}
         return tuple(rank for rank in range(self.world_size or 0) if rank not in here)
 

@@ -63,7 +63,6 @@ class GraphContent:
 
     @cached_property
     def collectives(self) -> tuple[CanonicalNode, ...]:
-        """The nodes that are collectives, in order."""
         return tuple(node for node in self.graph.nodes if _is_collective(node))
 
 
@@ -227,7 +226,6 @@ class RankTrace:
 
     @property
     def compiles(self) -> tuple[CompileStep, ...]:
-        """The compiles among the steps."""
         return tuple(step for step in self.steps if isinstance(step, CompileStep))
 
 
@@ -249,7 +247,6 @@ class TraceReader:
         self._files: dict[str, ProgramLines] = {}  # read once: ranks run one program
 
     def read(self, recording: Recording) -> RankTrace:
-        """Return what one process did."""
         groups, world_size, backend = _groups(recording)
         compiles = tuple(self._compile_steps(recording, groups))
         issued = recording.collectives()

@@ -13,10 +13,11 @@ stored to."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, split_lines
+from dynadiag.grouping import grouped, reached
+from dynadiag.kernels.graph_parser import PrintedGraph, split_lines
 from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name
 
 _HELPER = "def _triton_helper"  # a helper function of a scan, which has none of the kernel's values
@@ -254,11 +255,8 @@ class _Alignment:
     ) -> None:
         self._statements, self._buffers, self._graph = found, buffers, graph
         self._names = [name for name in nodes if name in graph.nodes and graph.nodes[name].computes]
-        self._parents = {name: self._parents_of(graph.nodes[name]) for name in self._names}
-        self._children: dict[str, set[str]] = {}
-        for name, parents in self._parents.items():
-            for parent in parents:
-                self._children.setdefault(parent, set()).add(name)
+        self._parents = {name: _producers(graph, graph.nodes[name].inputs) for name in self._names}
+        self._children = grouped((parent, name) for name, parents in self._parents.items() for parent in parents)
         self._buffer_nodes = {name for held in buffers.loaded.values() for name in held}
         self._detached = {
             name for name, parents in self._parents.items() if not self._buffer_nodes.union(self._parents) >= parents
@@ -271,9 +269,6 @@ class _Alignment:
         self._memory = dict(buffers.loaded)
         self._data_dependent: set[int] = set()  # statements whose value depends on what was loaded
         self._nodes: dict[int, set[str]] = {place: set() for place in range(len(found))}
-
-    def _parents_of(self, node: PrintedNode) -> frozenset[str]:
-        return frozenset(producer(self._graph, name) for name in node.inputs)
 
     def run(self) -> tuple[AlignedStatement, ...]:
         for place, statement in enumerate(self._statements):
@@ -290,9 +285,8 @@ class _Alignment:
         found = self._candidates(place)
         return found if len(found) <= _MAX_CANDIDATES else frozenset()
 
-    def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
-        chosen = set(names)
-        return tuple(name for name in self._names if name in chosen)
+    def _ordered(self, names: Set[str]) -> tuple[str, ...]:
+        return tuple(name for name in self._names if name in names)
 
     def _step(self, place: int, statement: Statement) -> None:
         operands = [self._values[name] for name in statement.reads if name in self._values]
@@ -337,24 +331,26 @@ class _Alignment:
 
     def _nodes_between(self, whole: _Value, names: set[str]) -> set[str]:
         """The ancestors of `names` that no statement has computed so far."""
-        found: set[str] = set()
-        queue = [parent for name in names for parent in self._parents[name]]
-        while queue:
-            name = queue.pop()
-            if name in self._parents and name not in whole.ancestors and name not in found:
-                found.add(name)
-                queue += self._parents[name]
-        return found
+        return self._leading_to((parent for name in names for parent in self._parents[name]), whole.ancestors)
+
+    def _leading_to(self, names: Iterable[str], known: frozenset[str] = frozenset()) -> set[str]:
+        """These nodes and their ancestors, without those that are known and what leads to them."""
+
+        def unknown(some: Iterable[str]) -> Iterable[str]:
+            return (name for name in some if name in self._parents and name not in known)
+
+        return reached(unknown(names), lambda name: unknown(self._parents[name]))
 
     def _matching_nodes(self, place: int, statement: Statement, operands: list[_Value], whole: _Value) -> set[str]:
         """The nodes that a statement computes. There are several when the generator merged equal nodes."""
         if statement.reduces and (going := {one for one in whole.nodes if self._is_reduction(one)}):
             return going  # the next step of the same sum
+        text = f"{' '.join(statement.targets)} ={statement.text}"
         scored = {
             name: score
             for name in self._next_nodes(whole) & self._candidates(place)
             if (self._is_reduction(name) or not statement.accumulates)
-            and matches_operator(self._graph.nodes[name].operator, self._text(statement))
+            and matches_operator(self._graph.nodes[name].operator, text)
             and (score := self._score(name, operands, whole)) is not None
         }
         best = max(scored.values(), default=None)
@@ -365,15 +361,12 @@ class _Alignment:
         found: set[str] = set()
         queue = [*whole.nodes, *whole.ancestors]
         while queue:
-            new = self._children.get(queue.pop(), set()) - found
+            new = {*self._children.get(queue.pop(), ())} - found
             found |= new
             queue += self._multi_statement(new) | {
                 name for name in new if is_often_elided(self._graph.nodes[name].operator)
             }
         return found | self._detached
-
-    def _text(self, statement: Statement) -> str:
-        return f"{' '.join(statement.targets)} ={statement.text}"
 
     def _is_reduction(self, name: str) -> bool:
         return name in self._parents and self._graph.nodes[name].operator in REDUCTIONS
@@ -447,18 +440,8 @@ class _Alignment:
         known = pointers <= self._buffers.stored.keys()
         sinks = frozenset(name for one in pointers for name in self._buffers.stored[one]) if known else frozenset()
         if sinks not in self._slices:
-            self._slices[sinks] = frozenset(self._nodes_leading_to(sinks)) or frozenset(self._names)
+            self._slices[sinks] = frozenset(self._leading_to(sinks)) or frozenset(self._names)
         return self._slices[sinks]
-
-    def _nodes_leading_to(self, sinks: frozenset[str]) -> set[str]:
-        found: set[str] = set()
-        queue = list(sinks)
-        while queue:
-            name = queue.pop()
-            if name in self._parents and name not in found:
-                found.add(name)
-                queue += self._parents[name]
-        return found
 
 
 def _merge(operands: Iterable[_Value], place: int) -> _Value:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from dynadiag.grouping import reached
 from dynadiag.kernels.cost import is_product
 from dynadiag.kernels.graph_parser import PrintedGraph
 from dynadiag.kernels.module_parser import (
@@ -236,17 +237,12 @@ def _end_nodes(operation: Operation, graph: PrintedGraph) -> set[str]:
 
 def backward_slice(graph: PrintedGraph, start: Iterable[str], within: set[str] | None, stops: set[str]) -> set[str]:
     """Return the backward slice of `start`: its ancestors and itself, only through `within`, not into `stops`."""
-    found: set[str] = set()
-    queue = [name for name in start if name in graph.nodes]
-    while queue:
-        name = queue.pop()
-        if name in found:
-            continue
-        found.add(name)
-        for source in graph.nodes[name].inputs:
-            if source not in stops and graph.nodes[source].target and (within is None or source in within):
-                queue.append(source)
-    return found
+
+    def goes_on(source: str) -> bool:
+        return source not in stops and bool(graph.nodes[source].target) and (within is None or source in within)
+
+    known = (name for name in start if name in graph.nodes)
+    return reached(known, lambda name: filter(goes_on, graph.nodes[name].inputs))
 
 
 def infer_nodes(

@@ -47,12 +47,10 @@ class RooflineCost:
 
     @property
     def bytes_moved(self) -> int | None:
-        """Bytes read and written together."""
         return None if self.bytes_read is None or self.bytes_written is None else self.bytes_read + self.bytes_written
 
     @property
     def arithmetic_intensity(self) -> float | None:
-        """Operations per byte."""
         return self.flops / self.bytes_moved if self.bytes_moved and self.flops is not None else None
 
 
@@ -176,7 +174,6 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 
 
 def _node_flops(node: PrintedNode, graph: PrintedGraph, hints: Mapping[str, int]) -> int | None:
-    """The operations of one node."""
     given = [name for one in split_arguments(node.text, node.text.find("(") + 1) if (name := buffer_name(one))]
     inputs = [graph.nodes[name].tensor for name in given if name in graph.nodes]
     tensors = [tensor for tensor in inputs if tensor is not None]

@@ -43,6 +43,11 @@ def is_cpp_wrapper(text: str) -> bool:
     return _ENTRY in text
 
 
+def parse_code(text: str) -> ParsedModule:
+    """Parse a generated module, of the C++ wrapper or of Python."""
+    return parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
+
+
 def parse_cpp_wrapper(text: str) -> ParsedModule:
     """Parse the kernels, calls and buffers of a C++ wrapper. Unknown text is left out."""
     lines = split_lines(text)

@@ -172,7 +172,6 @@ class CompileLinker:
         return replace(links, callers=self._callers_of(links, {}))
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
-        """Link a generated module by its kernel calls. If none of them is mapped, link it by comments and names."""
         known = _call_links(generated) if generated is not None else DocumentLinks()
         module = generated.parsed if generated is not None else parse_module(text)
         lines: dict[int, frozenset[SourceLine]] = {}
@@ -330,9 +329,7 @@ _MAX_SPANS = 200_000  # nodes whose source lines are kept
 class CompileTexts(Protocol):
     """What is read of a recording."""
 
-    def payload(self, event: int) -> str:
-        """The payload of an event."""
-        ...
+    def payload(self, event: int) -> str: ...
 
     def nodes(self, graph: int, start: int = 0, limit: int | None = None) -> Sequence[Node]:
         """The nodes of a graph that were recorded as data."""
@@ -395,7 +392,6 @@ class RecordedLinks:
         return {node.name: node.replaced_lines for node in nodes if node.replaced_lines}
 
     def module(self, text: str, generated: GeneratedModule | None) -> DocumentLinks:
-        """Link generated code."""
         return self._linker.module(text, generated)
 
     def _node_lines(self, graph: int) -> dict[str, SourceLine]:

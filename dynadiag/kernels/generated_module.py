@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import chain
 from math import gcd
 
+from dynadiag.grouping import grouped
 from dynadiag.kernels.align import AlignedStatement
 from dynadiag.kernels.cost import RooflineCost
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
@@ -96,7 +97,6 @@ class GeneratedModule:
 
     @cached_property
     def source_text(self) -> Mapping[SourceLine, str]:
-        """The text of each user line."""
         nodes = [*self.dynamo.nodes.values(), *self.graph.nodes.values()]
         return {
             node.source_line: node.source_text for node in nodes if node.source_line is not None and node.source_text
@@ -105,10 +105,8 @@ class GeneratedModule:
     @cached_property
     def dynamo_by_line(self) -> Mapping[SourceLine, tuple[str, ...]]:
         """Dynamo's nodes of each user line."""
-        found: dict[SourceLine, list[str]] = {}
-        for node in self.dynamo.nodes.values():
-            if node.source_line is not None and node.target:
-                found.setdefault(node.source_line, []).append(node.name)
+        nodes = (node for node in self.dynamo.nodes.values() if node.target)
+        found = grouped((node.source_line, node.name) for node in nodes if node.source_line is not None)
         return {place: tuple(names) for place, names in found.items()}
 
     @cached_property
@@ -128,9 +126,7 @@ class GeneratedModule:
                     ours.setdefault(line, {}).setdefault(node.target, []).append(node.name)
         found: dict[tuple[str, SourceLine], tuple[str, ...]] = {}
         for place, targets in ours.items():
-            theirs: dict[str, list[str]] = {}
-            for name in self.dynamo_by_line[place]:
-                theirs.setdefault(self.dynamo.nodes[name].target, []).append(name)
+            theirs = grouped((self.dynamo.nodes[name].target, name) for name in self.dynamo_by_line[place])
             runs = gcd(*map(len, theirs.values()))
             parts = [tuple(name for names in theirs.values() for name in _share(names, at, runs)) for at in range(runs)]
             for names in targets.values():
@@ -141,9 +137,7 @@ class GeneratedModule:
     @cached_property
     def dynamo_by_name(self) -> Mapping[str, tuple[str, ...]]:
         """Dynamo's nodes of each printed name, which several subgraphs may share."""
-        found: dict[str, list[str]] = {}
-        for name, node in self.dynamo.nodes.items():
-            found.setdefault(node.printed_name, []).append(name)
+        found = grouped((node.printed_name, name) for name, node in self.dynamo.nodes.items())
         return {printed: tuple(names) for printed, names in found.items()}
 
 

@@ -11,6 +11,8 @@ from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
+from dynadiag.grouping import grouped
+
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
@@ -40,7 +42,6 @@ def split_arguments(text: str, start: int = 0) -> list[str]:
 
 
 def without_strings(text: str) -> str:
-    """Return the text with empty string literals."""
     return _STRING.sub("''", text)
 
 
@@ -239,12 +240,7 @@ class PrintedGraph:
 
     @cached_property
     def users(self) -> dict[str, list[str]]:
-        """The nodes that read each node."""
-        found: dict[str, list[str]] = {}
-        for node in self.nodes.values():
-            for name in node.inputs:
-                found.setdefault(name, []).append(node.name)
-        return found
+        return grouped((name, node.name) for node in self.nodes.values() for name in node.inputs)
 
     def with_source_lines(self, places: Mapping[str, SourceLine | None]) -> PrintedGraph:
         """Return the graph with other source lines for some nodes. The text of a replaced line is unknown."""

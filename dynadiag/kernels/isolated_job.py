@@ -48,9 +48,12 @@ def stop_all() -> None:
 
 def _run(command: list[str], scratch: str, description: str) -> tuple[int, str]:
     """The exit code of a process, and its standard error."""
+    # The user's environment without variables that change generated code. Compiler caches are in the temporary folder.
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
+    ours.pop("TRITON_INTERPRET", None)
     process = subprocess.Popen(
         command,
-        env=_environment(scratch),
+        env={**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch},
         cwd=scratch,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -74,13 +77,3 @@ def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _environment(scratch: str) -> dict[str, str]:
-    """The user's environment without variables that change generated code.
-
-    Compiler caches are in the temporary folder.
-    """
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DYNADIAG_", "TORCH_TRACE"))}
-    ours.pop("TRITON_INTERPRET", None)
-    return {**ours, "TRITON_CACHE_DIR": scratch, "TORCHINDUCTOR_CACHE_DIR": scratch}

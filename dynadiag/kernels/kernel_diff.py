@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from dynadiag.grouping import paired
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import split_arguments
 
@@ -76,18 +77,10 @@ def _match_identical(
     before: Sequence[KernelCall], after: Sequence[KernelCall]
 ) -> tuple[list[KernelChange], list[KernelCall], list[KernelCall]]:
     """Pair kernels of the same source and stage, in order. Also returns what is left on each side."""
-    waiting: dict[tuple[object, ...], list[KernelCall]] = {}
-    for call in after:
-        waiting.setdefault(_identity(call), []).append(call)
-    pairs, left = [], []
-    for call in before:
-        found = waiting.get(_identity(call))
-        if found:
-            pairs.append(KernelChange("same", (call,), (found.pop(0),)))
-        else:
-            left.append(call)
-    rest = {id(call) for calls in waiting.values() for call in calls}
-    return pairs, left, [call for call in after if id(call) in rest]
+    pairs = paired(*([(_identity(call), call) for call in side] for side in (after, before)))
+    known = {id(call) for pair in pairs for call in pair}
+    left, rest = ([call for call in side if id(call) not in known] for side in (before, after))
+    return [KernelChange("same", (old,), (new,)) for new, old in pairs], left, rest
 
 
 def _identity(call: KernelCall) -> tuple[object, ...]:
@@ -97,8 +90,7 @@ def _identity(call: KernelCall) -> tuple[object, ...]:
 
 
 def _source_without_name(call: KernelCall) -> str:
-    source = call.definition.source if call.definition else call.text + "\n"
-    return source.replace(call.name, "KERNEL") if call.definition else source
+    return call.definition.source.replace(call.name, "KERNEL") if call.definition else call.text + "\n"
 
 
 def _joined_sources(calls: Sequence[KernelCall]) -> str:

@@ -184,7 +184,12 @@ class _ModuleParser:
             elif self._comments.feed(line, place + 1):
                 place += 1
             else:
-                self._read_statement(line, place + 1)
+                if line.startswith(("def ", "    def ")):
+                    self._enter_function(line)
+                if self._in_benchmark:
+                    self._read_allocation(line)
+                elif not self._read_buffer(line):
+                    self._read_call(line, place + 1)
                 place += 1
         return self._module
 
@@ -209,14 +214,6 @@ class _ModuleParser:
             comment=self._comments.pop(),
         )
         return end + 1
-
-    def _read_statement(self, line: str, number: int) -> None:
-        if line.startswith(("def ", "    def ")):
-            self._enter_function(line)
-        if self._in_benchmark:
-            self._read_allocation(line)
-        elif not self._read_buffer(line):
-            self._read_call(line, number)
 
     def _enter_function(self, line: str) -> None:
         """Enter a function: the module's own, a CUDA graph partition, a subgraph, or another one."""
@@ -270,13 +267,7 @@ class _ModuleParser:
         dtype = next((one.removeprefix("dtype=") for one in given if "torch." in one), None)
         known = self._module.buffers.get(found[1])
         if known is None or known.dtype is None:
-            sizes = (
-                _split_sizes(given[0])
-                if given and not self._in_benchmark
-                else known.sizes
-                if known
-                else _split_sizes(given[0])
-            )
+            sizes = known.sizes if known and (self._in_benchmark or not given) else _split_sizes(given[0])
             self._module.buffers[found[1]] = Buffer(sizes, dtype)
         return True
 
@@ -338,8 +329,7 @@ def _returned_buffers(line: str) -> tuple[str | None, ...]:
 
 def buffer_name(argument: str) -> str | None:
     """Return the buffer that an argument is, or is a view of. None for a number or a string."""
-    if argument.startswith("out="):
-        argument = argument.removeprefix("out=")
+    argument = argument.removeprefix("out=")
     while argument.startswith("reinterpret_tensor("):
         # The argument of ``reinterpret_tensor(...)`` that it views.
         given = split_arguments(argument, argument.index("(") + 1)

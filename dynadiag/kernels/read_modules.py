@@ -24,7 +24,7 @@ from dynadiag.kernels.call_nodes import (
     parse_operations,
 )
 from dynadiag.kernels.cost import estimate_cost
-from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper, parse_cpp_wrapper
+from dynadiag.kernels.cpp_wrapper import parse_code
 from dynadiag.kernels.generated_module import (
     GeneratedModule,
     KernelCall,
@@ -34,7 +34,7 @@ from dynadiag.kernels.generated_module import (
     source_lines_of,
 )
 from dynadiag.kernels.graph_parser import PrintedGraph, parse_graph
-from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name, parse_module
+from dynadiag.kernels.module_parser import KernelDefinition, ModuleCall, ParsedModule, buffer_name
 from dynadiag.kernels.source_lines import CompileContext, locate, locate_dynamo
 from dynadiag.kernels.triton_artifacts import TritonArtifacts
 from dynadiag.recording.reader import Recording
@@ -76,9 +76,7 @@ class _ModuleReader:
             yield self.module(event)
 
     def module(self, event: Event) -> GeneratedModule:
-        """Read one generated module."""
-        text = self._recording.payload(event.index)
-        module = parse_cpp_wrapper(text) if is_cpp_wrapper(text) else parse_module(text)
+        module = parse_code(self._recording.payload(event.index))
         compile_id = self._ids.get(event.index, event.compile_id)
         # The graph that the module was made from: after the passes, or before them when the code is from a cache.
         since = max(

@@ -85,7 +85,9 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
         return _stages_of_run(recording, call, call.artifact, trusted=trusted)
     if call.definition is None or not call.definition.source:
         raise DynadiagError(f"the source of {call.name} is not in the recording")
-    target = target or _generated_for(call.definition.source) or DEFAULT_TARGET[call.language]
+    if not target:  # as Inductor generated it, if it had a GPU
+        generated = _GENERATED_FOR.search(call.definition.source)
+        target = f"sm_{generated[1]}" if generated else DEFAULT_TARGET[call.language]
     if call.language == "cpp" and target != "native":
         raise DynadiagError(f"a C++ kernel is compiled for the machine it runs on: no target {target!r}, leave it out")
     job = StageJob(call.language, call.name, call.definition.source, target)
@@ -102,12 +104,6 @@ def make_stages(recording: Recording, call: KernelCall, target: str | None = Non
 def _architecture(target: str) -> str:
     """The architecture of a named GPU (``h100``). An architecture is returned as it is."""
     return GPU_SPECS[target].architecture if target in GPU_SPECS else target
-
-
-def _generated_for(source: str) -> str | None:
-    """The architecture that Inductor generated a Triton kernel for; ``None`` if it had no GPU."""
-    found = _GENERATED_FOR.search(source)
-    return f"sm_{found[1]}" if found else None
 
 
 def _stages_of_run(recording: Recording, call: KernelCall, built: TritonArtifact, *, trusted: bool) -> CompiledStages:

@@ -79,7 +79,6 @@ class KernelTimes:
     errors: Mapping[int, str] = field(default_factory=dict)
 
     def time_of(self, call: KernelCall) -> CallTime | None:
-        """Return the time of a call, or None if its module could not run or the call was not reached."""
         return self.times.get(call.event, {}).get(call.line)
 
 
@@ -121,7 +120,6 @@ class Roofline:
         return roofline_bound(call.cost, self.balance or measured or MACHINE_BALANCE.get(call.device or ""))
 
     def time_of(self, call: KernelCall) -> CallTime | None:
-        """Return the measured time of a call, if any."""
         return self.times.time_of(call) if self.times else None
 
     def peak_share(self, call: KernelCall) -> float | None:

@@ -32,11 +32,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from dynadiag.grouping import reached
 from dynadiag.node_values.node_run import NodeRun, is_uninitialized
 from dynadiag.node_values.summary import ValueInterpreter, blocks, distance, is_summarized, largest_of, with_operators
 from dynadiag.node_values.writes import is_mutating, memory_of, mutates
 from dynadiag.torch_private.trial import compile_in_this_process
-from dynadiag.trial.float64 import float64_copies, float64_operators, to_float64
+from dynadiag.trial.float64 import float64_copies, float64_operators, most_precise, to_float64
 from dynadiag.trial.fp64_oracle import beyond_rounding
 from dynadiag.trial.reference_run import copy_tensors, has_random_state, random_state, set_random_state, tensors_in
 from dynadiag.trial.rounding import StochasticRounding
@@ -109,7 +110,6 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
 
     Raises what the graph raises. Where it does not run in float64, only values near to the uncompiled ones are judged.
     """
-    precision = _precision(inputs)
     run = functools.partial(_run, module, inputs, stored, state)
     own = run(contextlib.nullcontext(), _FILL_OWN)
     eps = _narrowest(module, stored, own.eps)
@@ -122,7 +122,7 @@ def judge(module: GraphModule, inputs: tuple[Any, ...], stored: Mapping[str, Sto
     if len(near) == len(own.computed):
         return Judgements(near, {})
     try:
-        wide = run(float64_operators(precision), _FILL_WIDE, wide=True)
+        wide = run(float64_operators(most_precise(tensors_in(inputs))), _FILL_WIDE, wide=True)
     except Exception:  # noqa: BLE001 - an operator without a kernel for float64
         return Judgements(near, {})
     samples: list[_SyncedRun] = []
@@ -344,12 +344,6 @@ def _overlaps(value: torch.Tensor) -> bool:
     return any(step == 0 and size > 1 for step, size in zip(value.stride(), value.shape, strict=True))
 
 
-def _precision(inputs: Any) -> torch.dtype:
-    """The most precise floating dtype among the inputs."""
-    found = (each.dtype for each in tensors_in(inputs) if each.is_floating_point())
-    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
-
-
 _MAX_NODES = 64  # that are compiled once more
 
 
@@ -394,15 +388,14 @@ def _between(
 
     ``reads`` has the names of further nodes that a node depends on.
     """
-    found, waiting = set(last), list(last)
     named = {node.name: node for node in last[0].graph.nodes} if last else {}
-    while waiting:
-        node = waiting.pop()
+
+    def sources(node: Node) -> Iterator[Node]:
         for source in (*node.all_input_nodes, *(named[name] for name in (reads or {}).get(node.name, ()))):
-            if source.op.startswith("call_") and source.name not in known and source not in found:
-                found.add(source)
-                waiting.append(source)
-    return sorted(found)
+            if source.op.startswith("call_") and source.name not in known:
+                yield source
+
+    return sorted(reached(last, sources))
 
 
 def _part(module: GraphModule, inside: list[Node], values: Mapping[str, Any]) -> tuple[GraphModule, tuple[Any, ...]]:

@@ -23,7 +23,7 @@ from dynadiag.node_values.summary import ValueInterpreter, distance, have_same_b
 from dynadiag.node_values.writes import Writes, is_mutating, memory_of, mutates
 from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.torch_private.graph_calls import is_custom_operator
-from dynadiag.trial.float64 import float64_copies, float64_operators
+from dynadiag.trial.float64 import float64_copies, float64_operators, most_precise
 from dynadiag.trial.reference_run import copy_tensors, random_state, set_random_state, tensors_in
 
 _SUSPECT = 4.0  # units in the last place: no operator that rounds its exact result is as far off
@@ -86,7 +86,6 @@ class NodeRun(ValueInterpreter):
 
     @property
     def stacks(self) -> list[str]:
-        """The stacks that the nodes name by number."""
         return list(self._stacks)
 
     def run_node(self, n: Node) -> Any:
@@ -109,7 +108,6 @@ class NodeRun(ValueInterpreter):
                 self._wide.pop(source, None)
 
     def _described(self, n: Node) -> Any:
-        """Run a node, and describe its value."""
         if not n.op.startswith("call_"):
             return self._keep(n, super().run_node(n))
         inputs = self.tensors_read(n)
@@ -165,7 +163,7 @@ class NodeRun(ValueInterpreter):
                 given = pytree.tree_map(_moved, copy_tensors(before)) if moved else float64_copies(before)
             else:
                 given = map_arg((n.args, n.kwargs), widened)
-            with float64_operators(_precision(tensors_in(before) if before else self.tensors_read(n))):
+            with float64_operators(most_precise(tensors_in(before) if before else self.tensors_read(n))):
                 value = getattr(self, n.op)(n.target, *given)
         except Exception:  # noqa: BLE001 - an operator without a kernel for float64: the node has no distance
             return None
@@ -223,14 +221,16 @@ class NodeRun(ValueInterpreter):
         return value
 
     def _describe(self, n: Node, value: torch.Tensor, before: Any, state: Any, *, makes_nan: bool) -> None:
-        """Add the JSON object of a node."""
         described = summary_of(value)
         is_finite = not (described["nan"] or described["inf"])
         is_sampled = state is not None and before is None and is_finite
         sample = product_sample(n, _name_of(n), value, self.env) if is_sampled else None
         wide = self._in_float64(n, before, state, sample) if state is not None else None
         off = distance(value if sample is None else sample.of(value), wide) if wide is not None else None
-        inputs = self._read_of(n)
+        # In place of a value of several tensors, which has no summary, what that is computed of.
+        parts = {each.name for each in n.all_input_nodes if not isinstance(self.env[each], torch.Tensor)}
+        named = (self.reads[name] if name in parts else [name] for name in self.reads[n.name])
+        inputs = list(dict.fromkeys(name for names in named for name in names))
         node = {"node": n.name, "op": _operator_of(n), "inputs": inputs, **described, "off_float64": off}
         if off is not None and wide is not None and off > _SUSPECT * torch.finfo(value.dtype).eps:
             moved = self._in_float64(n, before, state, sample, moved=True)
@@ -248,12 +248,6 @@ class NodeRun(ValueInterpreter):
         if not is_finite and (cause := self._cause(n, value, before, wide, makes_nan=makes_nan)):
             node["cause"] = cause
         self.nodes.append(node)
-
-    def _read_of(self, n: Node) -> list[str]:
-        """What a node reads; in place of a value of several tensors, which has no summary, what that is computed of."""
-        parts = {each.name for each in n.all_input_nodes if not isinstance(self.env[each], torch.Tensor)}
-        named = (self.reads[name] if name in parts else [name] for name in self.reads[n.name])
-        return list(dict.fromkeys(name for names in named for name in names))
 
     def _note_flow(self, n: Node, value: Any, before: Any) -> bool:
         """Note where the NaN of a value come from; whether it makes some of finite inputs though others are not."""
@@ -317,12 +311,6 @@ def _name_of(n: Node) -> str:
     """The name of a node's operator: ``mm`` also of ``aten.mm.default``."""
     packet = getattr(n.target, "overloadpacket", n.target)
     return packet.rpartition(".")[2] if isinstance(packet, str) else getattr(packet, "__name__", "")
-
-
-def _precision(tensors: Sequence[torch.Tensor]) -> torch.dtype:
-    """The most precise floating dtype among tensors."""
-    found = (each.dtype for each in tensors if each.is_floating_point())
-    return min(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 
 def _kind_of(value: torch.Tensor) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from dynadiag.grouping import reached
 from dynadiag.node_values.summary import is_summarized
 from dynadiag.trial.reference_run import tensors_in
 
@@ -117,11 +118,6 @@ class NotFiniteFlow:
         """
         if self.returned is None:
             return None
-        waiting = [(name, kind) for names in self.returned for name in names for kind in self.kinds.get(name, ())]
-        seen = set(waiting)
-        while waiting:
-            for source in self._from.get(waiting.pop(), ()):
-                if source not in seen:
-                    seen.add(source)
-                    waiting.append(source)
+        returned = ((name, kind) for names in self.returned for name in names for kind in self.kinds.get(name, ()))
+        seen = reached(returned, lambda each: self._from.get(each, ()))
         return {name: (name, _NAN if _NAN in kinds else _INF) in seen for name, kinds in self.kinds.items() if kinds}

@@ -11,6 +11,7 @@ from dynadiag.caches.key_changes import Cause
 from dynadiag.caches.start_phases import StartPhase
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.formatting import count, duration, list_some
+from dynadiag.grouping import grouped
 from dynadiag.recording.records import Span
 from dynadiag.render.json_document import CommandDocument, document_of
 from dynadiag.render.paths import source_location
@@ -72,7 +73,6 @@ class CachesDocument(CommandDocument):
 
 
 def caches_document(report: CacheReport) -> CachesDocument:
-    """Return the document of a report."""
     last = report.runs[-1].run
     return CachesDocument(
         torch=last.torch,
@@ -118,7 +118,6 @@ def cache_report_text(report: CacheReport, printer: Printer) -> str:
 
 
 def headline(report: CacheReport) -> str:
-    """Return the first line of a report."""
     if not report.same_program:
         return "The two recordings are of different programs: no compile of one is in the other."
     start = "The second start" if len(report.runs) == 2 else "This start"
@@ -199,9 +198,8 @@ class _CachePrinter:
 
     def _blocks(self) -> Iterator[str]:
         """One block for each cause, the costliest first."""
-        groups: dict[tuple[str | None, Span], list[tuple[CacheEntry, ...]]] = {}
-        for entries in (*self.report.compiled, *((entry,) for entry in self.report.rebuilt)):
-            groups.setdefault((_main_cause(entries), _most_informative(entries).span), []).append(entries)
+        lookups = (*self.report.compiled, *((entry,) for entry in self.report.rebuilt))
+        groups = grouped(((_main_cause(entries), _most_informative(entries).span), entries) for entries in lookups)
         for (cause, span), compiles in list(groups.items())[:_MAX_SHOWN]:
             yield from (*self._block(cause, span, compiles), "")
         if len(groups) > _MAX_SHOWN:

@@ -65,7 +65,6 @@ class CheckDocument(CommandDocument):
 
 
 def _check_document(result: CheckResult) -> CheckDocument:
-    """The document of a check."""
     return CheckDocument(
         torch=next((run.torch for run in result.runs if run.torch), None),
         ok=result.ok,
@@ -78,7 +77,6 @@ def _check_document(result: CheckResult) -> CheckDocument:
 
 
 def check_json(result: CheckResult) -> bytes:
-    """The document as UTF-8."""
     return encode(_check_document(result))
 
 
@@ -94,7 +92,6 @@ class _CheckPrinter:
         self._result, self._printer = result, printer
 
     def lines(self) -> Iterator[str]:
-        """The report, line by line."""
         result, printer = self._result, self._printer
         yield from (*self._verdict(), "", *self._paragraphs(), *self._gone())
         if result.update is not None:

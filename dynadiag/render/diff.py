@@ -32,7 +32,6 @@ class ComparisonDocument(CommandDocument):
 
 
 def comparison_json(found: Comparison, after: Recording) -> bytes:
-    """Return the JSON document of a comparison."""
     return encode(document_of(ComparisonDocument, found, torch=after.run.torch))
 
 

@@ -23,7 +23,6 @@ _MAX_LABEL = 32  # columns of an id
 
 
 def finding_text(item: Finding, explanation: Explanation, printer: Printer) -> list[str]:
-    """One finding in full."""
     return FindingPrinter(explanation, printer).finding(item)
 
 

@@ -5,7 +5,6 @@ It is a tree of frozen dataclasses, from which its JSON Schema is made.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +18,7 @@ from dynadiag.explanation.cuda_graphs import CudaGraph
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.runtime_cost import CallCost, WarmCalls, costs
+from dynadiag.grouping import grouped
 from dynadiag.job.divergence import Divergence
 from dynadiag.kernels.memory import Memory
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file, original_name, user_frame
@@ -180,7 +180,6 @@ class FindingDocument:
 
     @classmethod
     def of(cls, item: Finding) -> FindingDocument:
-        """The document of a finding."""
         places = tuple(LineDocument(span.file, span.line) for span in item.places)
         cost = document_of(CostDocument, item.cost)
         entry = None if item.entry is None else LineDocument(item.entry.file, item.entry.line)
@@ -271,9 +270,7 @@ def document(
     coverage = explanation.coverage
     position = {item.index: index for index, item in enumerate(explanation.breaks)}
     cost = costs(explanation.breaks, explanation.warm)
-    graphs: defaultdict[str, list[int]] = defaultdict(list)
-    for index, graph in enumerate(explanation.graphs):
-        graphs[graph.compile_id].append(index)
+    graphs = grouped((graph.compile_id, index) for index, graph in enumerate(explanation.graphs))
     findings = [item for item in explanation.findings if item.rule.is_recompile]
     advice = {index: tuple(each.text for each in item.advice) for item in findings for index in item.records}
     return ExplainDocument(
@@ -296,7 +293,8 @@ def document(
             document_of(RecompileDocument, item, advice=advice[item.index]) for item in explanation.recompiles
         ),
         compiles=tuple(
-            document_of(CompileDocument, item, graphs=tuple(graphs[item.compile_id])) for item in explanation.compiles
+            document_of(CompileDocument, item, graphs=tuple(graphs.get(item.compile_id, ())))
+            for item in explanation.compiles
         ),
         graphs=tuple(document_of(GraphDocument, item) for item in explanation.graphs),
         guards=tuple(document_of(GuardDocument, item) for item in explanation.guards),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynadiag.explanation.formatting import list_lines, list_some, si_number
+from dynadiag.grouping import grouped
 from dynadiag.kernels.generated_module import KernelCall
 from dynadiag.kernels.graph_parser import SourceLine
 from dynadiag.kernels.line_table import Stage
@@ -248,9 +249,7 @@ def stage_text(stage: Stage, stages: CompiledStages) -> str:
     """A stage, with the line of the kernel's source before each of its lines, below what the compiler reported."""
     facts = [f"{stage.name} for {stages.target}", *(f"{name}: {value}" for name, value in stages.properties.items())]
     head = "".join(f"; {clean_line(line)}\n" for line in [*facts, *stages.notes])
-    sources: dict[int, list[int]] = {}
-    for line, source in stage.lines:
-        sources.setdefault(line, []).append(source)
+    sources = grouped(stage.lines)
     body = [
         f"{','.join(map(str, sources.get(number, ()))):>5} | {clean(line)}".rstrip()
         for number, line in enumerate(stage.text.splitlines(), 1)

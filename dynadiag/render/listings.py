@@ -98,7 +98,6 @@ class ListingPrinter:
                 yield truncate_end(text + (f" -> {clean_line(value)}" if value else ""), self._printer.columns)
 
     def _graphs_of(self, compile_: Compile) -> list[Graph]:
-        """Dynamo's graphs of a compile."""
         graphs = (graph for graph in self._explanation.graphs if graph.is_of_dynamo)
         return [graph for graph in graphs if graph.compile_id == compile_.compile_id]
 
@@ -119,7 +118,6 @@ class ListingPrinter:
         )
 
     def _place(self, indent: str, file: str | None, line: int | None) -> str:
-        """A place and its line of source."""
         columns = self._printer.columns
         at = source_location(file, line, None, self._explanation.run.cwd)
         lines = source_lines(self._explanation.sources.get(file or "", ""))

@@ -83,7 +83,6 @@ def short_stack(frames: Sequence[Frame], cwd: str | None) -> list[str]:
 
 
 def short_place(frame: Frame) -> str:
-    """Return ``net.py:12``."""
     return f"{clean_line(frame.file.rpartition('/')[2])}:{frame.line}"
 
 

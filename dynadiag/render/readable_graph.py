@@ -163,7 +163,6 @@ class GraphTitle:
 
 
 def graph_titles(graphs: Sequence[Graph]) -> tuple[GraphTitle, ...]:
-    """Return the title of each graph of a compile."""
     return tuple(
         GraphTitle(
             _STAGE_NAMES.get(graph.stage, "{stage} graph").format(direction=direction or "graph", stage=graph.stage),

@@ -10,8 +10,6 @@ from dynadiag.explanation.explanation import Explanation
 from dynadiag.recording.reader import Recording
 from dynadiag.render.clean import clean_line
 
-__all__ = ["Slice", "read_slices"]
-
 _CPP_COMPILE = "compile_file"  # a section in a thread of Inductor's
 
 

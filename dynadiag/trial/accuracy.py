@@ -25,8 +25,6 @@ from dynadiag.trial.rank import this_rank
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.signature import Signature, signature_of, witness_of
 
-__all__ = ["call_and_compare"]
-
 _active: list[bool] = []  # not empty while a call is compared: a nested compiled call is not compared again
 
 

@@ -23,8 +23,6 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.rank import report_exceptions, report_spawned_ranks
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["JOIN_VARIABLE", "install_hooks", "join", "let_children_join"]
-
 JOIN_VARIABLE = "DYNADIAG_JOIN"  # `dynadiag.autoload` looks for this variable
 _COMPILE_WORKERS = "torch/_inductor/compile_worker/"  # Inductor's compile workers run no code of the program
 

@@ -28,8 +28,6 @@ from dynadiag.recording.records import TRITON_TEXT_STAGES
 from dynadiag.torch_private import kernel_compilation as torch_private
 from dynadiag.torch_private.gpu_specs import GPU_SPECS, GpuSpec
 
-__all__ = ["main"]
-
 _NVIDIA = re.compile(r"sm_(\d+)a?$")
 _AMD = re.compile(r"gfx[0-9a-f]+$")
 _USAGE = re.compile(r"REG:(\d+).*?STACK:(\d+).*?SHARED:(\d+).*?LOCAL:(\d+)")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["without_warnings"]
-
 _WARNING = re.compile(r"^\S.*?:\d+(?::\d+)?: warning: ")
 _CONTEXT = re.compile(
     r"^(?:In file included from \S| {17,}from \S"  # how a header came in

@@ -14,8 +14,6 @@ from dynadiag.trial.events import EventWriter, TrialEvent
 from dynadiag.trial.outcome import Decision
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 
-__all__ = ["TRIAL", "TrialContext"]
-
 
 class TrialContext:
     """The state of the trial, which the hooks in torch read."""
@@ -41,7 +39,6 @@ class TrialContext:
         self._start_hooks.append(hook)
 
     def start(self, plan: Plan) -> None:
-        """Start the trial with this plan."""
         self.plan = plan
         for hook in self._start_hooks:
             hook()

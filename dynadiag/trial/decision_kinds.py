@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DECISION_KINDS", "REPORTED_KINDS", "DecisionKind", "kind_named", "kinds_of_rung"]
-
 
 @dataclass(frozen=True, slots=True)
 class DecisionKind:

@@ -14,8 +14,6 @@ from torch.utils import benchmark
 
 from dynadiag.kernels.timing import DevicePeaks
 
-__all__ = ["measure_peaks"]
-
 _COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 28}  # bytes, far more than any cache
 _MATRIX_SIZE = {"cuda": 8192, "cpu": 1024}  # rows and columns
 _DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}  # the name in graphs, and torch's

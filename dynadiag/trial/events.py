@@ -22,34 +22,6 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump, to_data, typed
 
-__all__ = [
-    "BackendUsed",
-    "DecisionWithdrawn",
-    "EventWriter",
-    "HookEvent",
-    "KernelLaunched",
-    "KernelRunning",
-    "LaunchedJob",
-    "LoweringFailed",
-    "Note",
-    "OperatorUsed",
-    "OwnTrialStarted",
-    "PassApplied",
-    "RankEnded",
-    "RankFailed",
-    "RankStarted",
-    "RunFacts",
-    "TargetUnusable",
-    "TrialEnded",
-    "TrialEvent",
-    "ValuesDiverged",
-    "WrongResult",
-    "parse_events",
-    "parse_lines",
-    "run_facts",
-    "write_line",
-]
-
 
 class TrialEvent:
     """Something that a trial's process reports. Subclasses are dataclasses, known to `parse_events` by their names."""
@@ -268,7 +240,6 @@ class EventWriter:
         return EventWriter(os.open(f"/proc/self/fd/{self._descriptor}", os.O_WRONLY | os.O_CLOEXEC))
 
     def send(self, event: TrialEvent) -> None:
-        """Write one event."""
         write_line(self._descriptor, {"event": type(event).__name__, **to_data(event)})
 
 

@@ -29,8 +29,6 @@ from dynadiag.trial.supervise import Limits, RunningProcess, kill_descendants, k
 from dynadiag.trial.typed_json import dump
 from dynadiag.trial.zygote import ForkRequest
 
-__all__ = ["Executor", "FreshInterpreter", "LocalFork", "ServerFork", "outcome_of", "run_side_by_side"]
-
 
 class Executor(ABC):
     """One way to run trials."""
@@ -42,7 +40,6 @@ class Executor(ABC):
         """Start the process of a trial. Leaving the context ends it with everything that it started."""
 
     def run(self, plan: Plan, limits: Limits) -> Outcome:
-        """The outcome of one trial."""
         with self.start(plan) as running:
             return outcome_of(running, plan, limits)
 

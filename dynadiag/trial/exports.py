@@ -24,8 +24,6 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import BackendUsed
 from dynadiag.trial.plan import RUNGS
 
-__all__ = ["install"]
-
 _packages: dict[str, Callable[..., Any]] = {}  # what a package is called as, by its path, below AOTInductor
 
 

@@ -7,7 +7,7 @@ drawn in the program's own types, because float64 would draw other numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -17,18 +17,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call, tensors_in
-
-__all__ = [
-    "argument_to_float64",
-    "default_dtype",
-    "float64_copies",
-    "float64_operators",
-    "is_operator",
-    "run_branches_under",
-    "run_in_float64",
-    "to_float64",
-    "written_tensors",
-]
 
 _WIDER = {
     torch.float16: torch.float64,
@@ -46,7 +34,8 @@ def run_in_float64(call: ReplayableCall) -> tuple[RunResult, bool]:
     then does the run say anything about integers.
     """
     arguments = float64_copies(call.copies())
-    mode = _Float64Mode(torch.get_default_dtype(), _input_precision(call))
+    given = most_precise((*tensors_in((call.args, call.kwargs)), *call.state))
+    mode = _Float64Mode(torch.get_default_dtype(), given)
     with _float64_state(call):
         return run_call(call, _under_mode(call.function, mode), arguments), mode.rounds_to_integers
 
@@ -175,9 +164,9 @@ def _float64_state(call: ReplayableCall) -> Any:
         call.restore()
 
 
-def _input_precision(call: ReplayableCall) -> torch.dtype:
-    """The most precise dtype among the inputs and the state."""
-    given = (t.dtype for t in (*tensors_in((call.args, call.kwargs)), *call.state) if t.is_floating_point())
+def most_precise(tensors: Iterable[torch.Tensor]) -> torch.dtype:
+    """Return the most precise floating dtype among tensors."""
+    given = (t.dtype for t in tensors if t.is_floating_point())
     return min(given, key=lambda dtype: torch.finfo(dtype).eps, default=torch.get_default_dtype())
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["fma_chains"]
-
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
 def fma_chains(out, steps: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton reads annotations

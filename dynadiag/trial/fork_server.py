@@ -18,8 +18,6 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.supervise import kill_session, session_memory
 from dynadiag.trial.zygote import ForkReply, ForkRequest
 
-__all__ = ["ForkServer", "parallel_forks", "run_parallel"]
-
 
 @dataclass(slots=True)
 class ForkServer:

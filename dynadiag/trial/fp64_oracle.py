@@ -19,8 +19,6 @@ from dynadiag.trial.outcome import ROUNDING
 from dynadiag.trial.reference_run import ReplayableCall, RunResult, run_call
 from dynadiag.trial.rounding import StochasticRounding
 
-__all__ = ["ResultDifference", "beyond_rounding", "compare_runs", "effective_strides", "shared_memory"]
-
 # (rtol, atol) of each dtype, as in torch.testing.assert_close.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
@@ -73,16 +71,10 @@ def compare_runs(
     if structure is not None:
         return [ResultDifference(structure, rounding=False)]
     apart = [pair for pair in _compared_values(call, expected, actual) if not _close(pair, tolerance)] if values else []
-    found = _judge_all(call, apart, tolerance)
+    oracle = _Oracle(call)
+    found = [_judge(pair, oracle, tolerance) for pair in apart]
     form = _form_difference(call, expected, actual) if all(difference.rounding for difference in found) else None
     return [*found, ResultDifference(form, rounding=False)] if form is not None else found
-
-
-def _judge_all(
-    call: ReplayableCall, apart: list[_ComparedValue], tolerance: tuple[float, float] | None
-) -> list[ResultDifference]:
-    oracle = _Oracle(call) if apart else None  # it runs the call again
-    return [_judge(pair, oracle, tolerance) for pair in apart] if oracle else []
 
 
 def _structure_difference(expected: RunResult, actual: RunResult) -> str | None:

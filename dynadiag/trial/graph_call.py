@@ -12,8 +12,6 @@ from torch.utils import _pytree as pytree
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.accuracy import call_and_compare
 
-__all__ = ["GraphCall", "compile_and_call", "differentiate"]
-
 _SEED = 0
 
 

@@ -30,8 +30,6 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.runner import START_TIMEOUT, Runner
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["InProcessRunner"]
-
 
 @dataclass(slots=True, kw_only=True)
 class InProcessRunner(Runner):

@@ -17,8 +17,6 @@ from pathlib import Path
 import dynadiag
 from dynadiag.errors import DynadiagError
 
-__all__ = ["Interpreter", "link_dynadiag", "probe"]
-
 _OLDEST_PYTHON = (3, 11)
 _PROBE_TIMEOUT = 60.0  # seconds; it imports nothing of torch
 _PROBE = """

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS", "UnknownSymbolError", "find_function"]
-
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Array]
 

@@ -21,13 +21,12 @@ import msgspec
 import torch
 from torch.utils import benchmark
 
+from dynadiag.grouping import grouped
 from dynadiag.kernels.cpp_wrapper import is_cpp_wrapper
 from dynadiag.kernels.timing import CallTime, KernelTimes, TimedModule, TimingJob
 from dynadiag.torch_private.operator_profile import profiler_mark
 from dynadiag.torch_private.triton_autotuner import pin_configurations
 from dynadiag.trial import device_peaks
-
-__all__ = ["add_marks", "main", "measure_module"]
 
 _WARM_UP = 3
 _MIN_RUNS, _MAX_RUNS = 10, 200  # runs: enough for a median, and not too many for the profiler
@@ -146,17 +145,12 @@ def _profile(run: Callable[[], None], count: int, flush: Callable[[], Any] | Non
 
 
 def _times(events: Sequence[Any], count: int, *, on_gpu: bool) -> dict[int, CallTime]:
-    found: dict[int, list[float]] = {}
-    names: dict[int, tuple[str, ...]] = {}
-    for event in events:
-        if event.name.startswith(_MARK):
-            line = int(event.name.removeprefix(_MARK))
-            found.setdefault(line, []).append(event.device_time_total if on_gpu else event.cpu_time_total)
-            names.setdefault(line, tuple(dict.fromkeys(_kernels(event))))
-    return {
-        line: CallTime(statistics.median(times) * 1e-6 * len(times) / count, names[line])
-        for line, times in found.items()
-    }
+    marks = (event for event in events if event.name.startswith(_MARK))
+    found = {}
+    for line, runs in grouped((int(event.name.removeprefix(_MARK)), event) for event in marks).items():
+        middle = statistics.median(event.device_time_total if on_gpu else event.cpu_time_total for event in runs)
+        found[line] = CallTime(middle * 1e-6 * len(runs) / count, tuple(dict.fromkeys(_kernels(runs[0]))))
+    return found
 
 
 def _kernels(event: Any) -> Iterator[str]:

@@ -35,8 +35,6 @@ from dynadiag.trial.rank_stacks import describe_stacks, hanging_rank
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import ProcessResult
 
-__all__ = ["NOT_RAISED", "ROUNDING", "Decision", "Outcome", "build_outcome", "describe_end"]
-
 NOT_RAISED = ", compiled does not: "  # behind it stands what uncompiled code raises, in the words of torch
 ROUNDING = "rounding, by a float64 run"  # in the note on a difference that is no fault
 
@@ -106,7 +104,6 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether the trial ran and did not fail."""
         return self.signature is None and self.invalid is None
 
     @property

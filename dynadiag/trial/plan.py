@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 
 from dynadiag.trial.decision_kinds import DECISION_KINDS
 
-__all__ = ["AS_WRITTEN", "INTERMEDIATES", "LOWER_RUNG", "RUNGS", "Plan", "Switch", "hash_bits"]
-
 RUNGS = ("uncompiled", "eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "triton", "custom")
 LOWER_RUNG = {
     "custom": "eager",
@@ -44,7 +42,6 @@ class Switch:
     suffixes: tuple[str, ...]
 
     def is_on(self, key: str) -> bool:
-        """Whether the decision with this key stays on."""
         return hash_bits(key).endswith(self.suffixes) == self.keep if self.suffixes else not self.keep
 
 

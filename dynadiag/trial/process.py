@@ -32,17 +32,6 @@ from dynadiag.trial.rank import killed_rank
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 from dynadiag.trial.typed_json import load
 
-__all__ = [
-    "BOOT",
-    "TrialRequest",
-    "become_trial",
-    "die_with_parent",
-    "main",
-    "run_and_exit",
-    "run_and_report",
-    "run_program_and_exit",
-]
-
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 # With -c sys.path[0] is the current folder. It is removed before our modules are imported, since the user may have a
 # package of the same name there. `program` adds the folder that the program needs.

@@ -15,8 +15,6 @@ from typing import Any
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.typed_json import load
 
-__all__ = ["Program", "TargetError", "call_factory", "load_call", "main", "run_program"]
-
 
 class TargetError(DynadiagError):
     """The target cannot be imported, or its function returns something unusable. Exit code 2, not a failure of the
@@ -81,7 +79,9 @@ def run_program(program: Program) -> None:
     elif program.module:
         _run_module(program)
     else:
-        _run_file(program)
+        sys.argv = [program.target, *program.arguments]
+        sys.path.insert(0, str(Path(program.target).parent))
+        _execute(Path(program.target).read_bytes(), program.target, _main_module(program.target))
 
 
 def _run_test(program: Program) -> None:
@@ -118,12 +118,6 @@ def _execute(source: bytes, file: str, main: types.ModuleType) -> None:
     exec(code, main.__dict__)  # noqa: S102 - the user asked to run this program
 
 
-def _run_file(program: Program) -> None:
-    sys.argv = [program.target, *program.arguments]
-    sys.path.insert(0, str(Path(program.target).parent))
-    _execute(Path(program.target).read_bytes(), program.target, _main_module(program.target))
-
-
 def _run_module(program: Program) -> None:
     sys.path.insert(0, str(Path.cwd()))
     name = program.target
@@ -137,14 +131,6 @@ def _run_module(program: Program) -> None:
         raise TargetError(f"-m {name}: no such module. Run it from the folder that holds it.")
     sys.argv = [spec.origin, *program.arguments]
     _execute(Path(spec.origin).read_bytes(), spec.origin, _main_module(spec.origin, spec))
-
-
-def _factory(program: Program) -> Callable[[], Any]:
-    module = _import_factory_module(program)
-    factory = getattr(module, program.name or "", None)
-    if not callable(factory):
-        raise TargetError(f"{program.text}: there is no function {program.name} in it.")
-    return factory
 
 
 def _import_factory_module(program: Program) -> types.ModuleType:
@@ -171,7 +157,10 @@ def _import_factory_module(program: Program) -> types.ModuleType:
 
 def call_factory(program: Program) -> Any:
     """What the function that the target names returns. Raises `TargetError` if it cannot be imported."""
-    return _factory(program)()
+    factory = getattr(_import_factory_module(program), program.name or "", None)
+    if not callable(factory):
+        raise TargetError(f"{program.text}: there is no function {program.name} in it.")
+    return factory()
 
 
 def load_call(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

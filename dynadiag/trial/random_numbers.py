@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import sys
 
-__all__ = ["seed_generators"]
-
 
 def seed_generators(seed: int | None = None) -> None:
     """Seed those of Python, torch and NumPy. Without a seed each process gets its own numbers."""

@@ -23,8 +23,6 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.rank_stacks import answer_with_stack
 from dynadiag.trial.signature import Signature, signature_of, user_lines, witness_of
 
-__all__ = ["killed_rank", "report_exceptions", "report_spawned_ranks", "this_rank"]
-
 
 def report_exceptions() -> None:
     """Report the end of this process and the exception that leads to it, if it is a rank; that is printed as before."""

@@ -20,8 +20,6 @@ from pathlib import Path
 from dynadiag.recording.code_origin import is_user_file
 from dynadiag.trial.events import LaunchedJob, RankStarted, TrialEvent
 
-__all__ = ["RankStack", "answer_with_stack", "ask_ranks", "describe_stacks", "hanging_rank"]
-
 _SIGNAL = signal.SIGRTMAX - 3  # no program is known to use it
 _PAUSE = 0.3  # seconds between two looks at the answers
 _LOOKS = 10  # a rank whose process stands still never answers

@@ -17,8 +17,6 @@ from dynadiag.trial.ray_session import command_context
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["RayRunner"]
-
 _MAX_RETRIES = 3  # of a task whose worker dies
 _NO_FORKS = "the trials are tasks of Ray"
 
@@ -52,7 +50,6 @@ class RayRunner(Runner):
         return not self.one_at_a_time
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
-        """One trial."""
         return self.run(plan)
 
     def run(self, plan: Plan) -> Outcome:
@@ -87,7 +84,7 @@ class RayRunner(Runner):
                 self.program, self.hooks, self.limits, self.fresh_caches, self.environment, self.one_at_a_time,
                 interpret=self.interpret, notes=self.notes,
             )  # fmt: skip
-            self._local.start_forks(self._threads, checkpoint=False)
+            self._local.start_forks(self.threads, checkpoint=False)
         self._local.limits = self.limits
         with self._local.for_program(program, cwd, imports) as runner:
             yield runner
@@ -103,7 +100,7 @@ class RayRunner(Runner):
     def start_forks(self, threads: int, checkpoint: bool = True) -> str | None:
         """Start nothing, and return why."""
         del checkpoint
-        self._threads = threads
+        self.threads = threads
         return _NO_FORKS
 
 

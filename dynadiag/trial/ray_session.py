@@ -11,8 +11,6 @@ from typing import Any
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["command_context", "load_ray", "ray_session"]
-
 
 def load_ray() -> Any:
     """Import Ray. Raises `DynadiagError` if it is missing."""

@@ -17,16 +17,6 @@ import torch
 
 from dynadiag.torch_private.trial import uncompiled
 
-__all__ = [
-    "ContainerSnapshot",
-    "bound_object",
-    "expand_objects",
-    "find_scalars",
-    "find_scalars_in",
-    "find_state",
-    "walk_objects",
-]
-
 _COLLECTIONS = (list, deque, set)  # whose items are values alone
 _CONTAINERS = (dict, *_COLLECTIONS)
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)

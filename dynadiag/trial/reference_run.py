@@ -18,17 +18,6 @@ from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.trial.reachable_state import ContainerSnapshot, bound_object, expand_objects, find_state
 
-__all__ = [
-    "Arguments",
-    "ReplayableCall",
-    "RunResult",
-    "copy_tensors",
-    "random_state",
-    "run_call",
-    "set_random_state",
-    "tensors_in",
-]
-
 T = TypeVar("T")
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _AUTOCAST_DEVICES = ("cpu", "cuda")

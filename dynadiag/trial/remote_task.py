@@ -15,8 +15,6 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import ProcessResult, RunningProcess, kill_session, read_tail
 
-__all__ = ["STOP_TIMEOUT", "OnEvent", "TaskResult", "run_task"]
-
 OnEvent = Callable[[TrialEvent], None]
 STOP_TIMEOUT = 30.0  # seconds that a task has to deliver its results after it was asked to stop
 
@@ -108,7 +106,6 @@ class _Listener:
         return bool(chunk)
 
     def _handle_lines(self) -> None:
-        """Handle the complete lines in the buffer."""
         whole, newline, rest = bytes(self._buffer).rpartition(b"\n")
         if newline:
             self._buffer[:] = rest

@@ -17,8 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynadiag.trial.float64 import argument_to_float64, default_dtype, is_operator, run_branches_under, written_tensors
 
-__all__ = ["StochasticRounding"]
-
 # Units in the last place of the type that an operator computes in (float32 for 16-bit types). An elementary function
 # of a vector library has an error of up to two, a sum in another order of a few.
 _POINTWISE_UNITS = 2.0
@@ -68,7 +66,8 @@ class StochasticRounding(TorchDispatchMode):
         is_exact = pointwise or _adds_whole_numbers(name, before)
         for own, exact, other in zip(results, true or (), moved or (), strict=False):
             if _is_roundable(own) and own.shape == exact.shape:
-                stays = _is_exact(own, exact)
+                # float64 cannot check itself, so there only whole numbers count as exact
+                stays = exact == (exact.round() if own.dtype is torch.float64 else own)
                 if not is_exact and not _is_selection(own, stays, before):
                     stays &= other == exact
                 own.copy_(torch.where(stays, exact, self._rounded(own, other, units)))
@@ -148,11 +147,6 @@ def _ulp(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The distance between neighbouring values of ``dtype`` at each value."""
     exponent = torch.frexp(value).exponent - 1
     return torch.ldexp(torch.full_like(value, torch.finfo(dtype).eps), exponent)
-
-
-def _is_exact(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Where the operator's result is exact. float64 cannot check itself, so there only whole numbers count as exact."""
-    return exact == (exact.round() if own.dtype is torch.float64 else own)
 
 
 def _adds_whole_numbers(name: str, arguments: Any) -> bool:

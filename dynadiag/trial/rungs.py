@@ -21,8 +21,6 @@ from dynadiag.trial.graph_call import differentiate
 from dynadiag.trial.plan import RUNGS
 from dynadiag.trial.sandbox import cache_variables
 
-__all__ = ["at_planned_rung", "install", "rung_of_backend"]
-
 
 def rung_of_backend(backend: Any) -> str:
     """The rung of the backend that the program chose: its name if that is a rung, else ``custom``."""

@@ -27,8 +27,6 @@ from dynadiag.trial.sandbox import Sandboxes, changed_files, snapshot, trial_env
 from dynadiag.trial.supervise import Limits, RunningProcess
 from dynadiag.trial.zygote import ForkRequest
 
-__all__ = ["START_TIMEOUT", "Runner", "default_jobs"]
-
 # Triton reads the variable when it is imported, so this rung needs processes of its own.
 _TRITON_INTERPRETER = ("dynadiag.trial.triton_interpreter", {"TRITON_INTERPRET": "1"})
 START_TIMEOUT = 120.0  # seconds for the zygote to load torch and warm up Inductor; 16 measured at most (empty cache)
@@ -60,7 +58,7 @@ class Runner:
     cwd: Path | None = None  # where the program runs; None for the current folder
     jobs: int = field(default_factory=default_jobs)  # how many trials may run side by side
     seed: int | None = None  # of a fork's random number generators; None gives each fork its own numbers
-    _threads: int = 1
+    threads: int = field(default=1, init=False)
     _zygote: ForkServer | None = None
     _shared_zygote: ForkServer | None = None  # of another runner, which ends it
     _warming: ForkServer | None = None
@@ -91,13 +89,7 @@ class Runner:
         return trial_environment(scratch, self.environment, fresh_caches=self.fresh_caches)
 
     @property
-    def threads(self) -> int:
-        """The number of threads that trials run with."""
-        return self._threads
-
-    @property
     def has_forks(self) -> bool:
-        """Whether trials can be forked at present."""
         return self._zygote is not None or self._checkpoint is not None
 
     def run_fresh(self, plan: Plan = AS_WRITTEN) -> Outcome:
@@ -201,7 +193,7 @@ class Runner:
         if (other := self._runner_for(plan)) is not self and not (
             other.has_forks or other._forks_failed or self._forks_failed
         ):
-            other.start_forks(self._threads, checkpoint=self._checkpoint is not None)
+            other.start_forks(self.threads, checkpoint=self._checkpoint is not None)
         return other
 
     def _runner_for(self, plan: Plan) -> Runner:
@@ -236,7 +228,7 @@ class Runner:
         )
         own = self._zygote.with_imports(imports) if imports and self._zygote is not None else None
         other._shared_zygote = None if own is not None else self._zygote
-        other._zygote, other._threads = own or self._zygote, self._threads
+        other._zygote, other.threads = own or self._zygote, self.threads
         with other:
             yield other
 
@@ -260,7 +252,7 @@ class Runner:
 
         Returns the reason where trials cannot be forked from the stopped program, else ``None``.
         """
-        self._threads = threads
+        self.threads = threads
         self.warm_up()
         server, self._warming = self._zygote or self._warming, None
         if server is None or (server is not self._zygote and not server.wait_until_ready(START_TIMEOUT).ready):
@@ -316,7 +308,7 @@ class Runner:
 
     def _program_request(self) -> ForkRequest:
         cwd = str(self.cwd or Path.cwd())
-        return ForkRequest(program=self.program, cwd=cwd, threads=self._threads, seed=self.seed)
+        return ForkRequest(program=self.program, cwd=cwd, threads=self.threads, seed=self.seed)
 
     def _start_checkpoint(self) -> str | None:
         assert self._zygote is not None

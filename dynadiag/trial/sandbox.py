@@ -14,17 +14,6 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
-__all__ = [
-    "FileSnapshot",
-    "Sandbox",
-    "Sandboxes",
-    "cache_variables",
-    "changed_files",
-    "default_inductor_cache",
-    "snapshot",
-    "trial_environment",
-]
-
 # Each variable, and the subfolder of our own caches
 _CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _HEADERS = "precompiled_headers"  # in torch's default cache folder, even where TORCHINDUCTOR_CACHE_DIR is set
@@ -102,7 +91,6 @@ class Sandboxes:
             link.symlink_to(self._headers)
 
     def make_scratch(self) -> Path:
-        """A new temporary folder for one process."""
         scratch = Path(tempfile.mkdtemp(dir=self.folder))
         self._link_headers(scratch)
         return scratch

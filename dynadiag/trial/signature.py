@@ -26,8 +26,6 @@ from dynadiag.recording.package_files import installed_path
 from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
 
-__all__ = ["Signature", "normalise", "signature_of", "user_lines", "witness_of"]
-
 _RECURSION = "maximum recursion depth exceeded"
 # In this order: a path may hold hexadecimal digits, a hash may hold decimal ones.
 _REPLACEMENTS = (
@@ -170,6 +168,7 @@ _MAX_MESSAGE = 20_000  # characters
 def signature_of(error: BaseException, rung: str | None) -> Signature:
     """The signature of an exception that left the program."""
     inner = _innermost(error)
+    called = called_api([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
     return Signature(
         kind="exception",
         type=_type_name(error),
@@ -179,7 +178,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         cause=_type_name(inner),
         rung=rung,
         frames=tuple(map(_frame, _innermost_entries(inner)[:_MAX_FRAMES])),
-        export=_export(error),
+        export=called and called[1],
         asserted=_asserted(error),
     )
 
@@ -215,11 +214,6 @@ def _source(frame: traceback.FrameSummary) -> str | None:
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]
     return " ".join(b"".join(lines).decode(errors="replace").split()) or None
-
-
-def _export(error: BaseException) -> str | None:
-    called = called_api([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
-    return called and called[1]
 
 
 def witness_of(error: BaseException) -> tuple[str, ...]:
@@ -275,12 +269,6 @@ def _type_name(error: BaseException) -> str:
     )
 
 
-def _torch_root() -> str | None:
-    torch = sys.modules.get("torch")
-    file = getattr(torch, "__file__", None)
-    return str(Path(file).parent.parent) + "/" if file else None
-
-
 def _deepest_torch_frame(error: BaseException) -> str | None:
     """Return the innermost frame in torch. Functions such as `torch._check` are skipped: their caller is at fault. None
     if torch removed the frames: the compiled call only raises the error of Dynamo again.
@@ -305,7 +293,8 @@ def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
 
 def _frame(entry: traceback.FrameSummary) -> str:
     """A frame in torch as text. torch.testing is none of it: there the program's own comparison fails."""
-    root = _torch_root() or "/"
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    root = f"{Path(torch).parent.parent}/" if torch else "/"
     if not entry.filename.startswith(root + "torch/") or "/torch/testing/" in entry.filename:
         return _PROGRAM
     return f"{entry.filename[len(root) :]}:{entry.lineno} in {entry.name}"

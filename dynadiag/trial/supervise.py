@@ -16,20 +16,6 @@ from dynadiag.trial.compiler_log import without_warnings
 from dynadiag.trial.events import TrialEvent, parse_events
 from dynadiag.trial.rank_stacks import RankStack, ask_ranks
 
-__all__ = [
-    "Limits",
-    "ProcessResult",
-    "RunningProcess",
-    "descendant_sessions",
-    "exceeded_limit",
-    "kill_descendants",
-    "kill_session",
-    "longest_seconds",
-    "read_tail",
-    "session_memory",
-    "supervise",
-]
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")  # of CPU time, a second
 _WAITING_FACTOR = 4.0  # wall clock for each second of CPU time that a process may take
@@ -192,8 +178,9 @@ def supervise(process: RunningProcess, limits: Limits) -> ProcessResult:
             if stop_reason:
                 stacks = ask_ranks(parse_events(bytes(data))) if stop_reason == "hang" else ()
                 kill_descendants(process.pid, sessions)
-        if poll % _POLLS_PER_MEMORY_CHECK == 0:
-            _truncate(process.output)
+        prints_much = poll % _POLLS_PER_MEMORY_CHECK == 0 and os.fstat(process.output).st_size > _OUTPUT_LIMIT
+        if prints_much:  # a program that prints without end: what comes later is kept
+            os.ftruncate(process.output, 0)
     seconds = time.monotonic() - start
     cpu_seconds = _cpu_or_waiting(process.pid, seconds)  # nobody has waited for the process yet
     for session in (process.pid, *sessions - {process.pid}):
@@ -237,12 +224,6 @@ def _drain(report: int, data: bytearray) -> bool:
     chunk = os.read(report, 1 << 16)
     data += chunk
     return bool(chunk)
-
-
-def _truncate(output: int) -> None:
-    """Truncate the output of a program that prints without end; what comes later is kept."""
-    if os.fstat(output).st_size > _OUTPUT_LIMIT:
-        os.ftruncate(output, 0)
 
 
 def read_tail(output: int, size: int = 8000) -> str:

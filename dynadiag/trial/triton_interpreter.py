@@ -13,8 +13,6 @@ from dynadiag.trial import libdevice
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import KernelLaunched
 
-__all__ = ["install"]
-
 _reported: set[str] = set()
 
 

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["dump", "load", "to_data", "typed"]
-
 T = TypeVar("T")
 
 

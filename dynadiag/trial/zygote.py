@@ -33,8 +33,6 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.random_numbers import seed_generators
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["BOOT", "ForkReply", "ForkRequest", "main", "receive", "send", "serve_forks", "start_trial"]
-
 BOOT = "import sys; sys.path.pop(0); from dynadiag.trial.zygote import main; main(int(sys.argv[1]), sys.argv[2])"
 
 _OURS = str(Path(__file__).parents[1]) + os.sep
@@ -106,10 +104,16 @@ def main(descriptor: int, settings: str) -> NoReturn:
     os.set_inheritable(descriptor, False)
     install_hooks(options["hooks"])
     _warm_up_compiler()
-    _restore_environment(options["environment"])
+    for name, value in options["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     gc.collect()
     gc.freeze()  # so that a garbage collection in a trial does not copy the pages of torch's objects
-    _disable_finalizers()
+    # At exit torch would unregister each operator, which takes 50 ms.
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # private: no public list
+        finalizer.atexit = False
     send(channel, ForkReply(ready=True))
     request, descriptors = serve_forks(channel)
     checkpoint = descriptors.pop() if request.checkpoint else None
@@ -117,14 +121,6 @@ def main(descriptor: int, settings: str) -> NoReturn:
         _use_threads(request.threads)  # before the hooks start: one of them notes what the program asks for
     start_trial(request, descriptors)
     _run_program(request, checkpoint)
-
-
-def _restore_environment(environment: dict[str, str | None]) -> None:
-    for name, value in environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def _warm_up_compiler() -> None:
@@ -148,14 +144,6 @@ def _warm_up_compiler() -> None:
         torch.compile(loss, backend="inductor")(torch.ones(8, requires_grad=True), torch.zeros(8))
     torch_private.load_late_imports()  # otherwise each fork does; a larger compile would cost more than it saves
     torch_private.reset()
-
-
-def _disable_finalizers() -> None:
-    """Do not run the finalizers of what is loaded so far at exit: torch would unregister each operator, which takes 50
-    ms.
-    """
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # private: no public list
-        finalizer.atexit = False
 
 
 def serve_forks(channel: socket.socket) -> tuple[ForkRequest, list[int]]:

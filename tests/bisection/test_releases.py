@@ -27,6 +27,7 @@ from dynadiag.bisection.releases.searcher import ReleaseResult, ReleaseSearcher,
 from dynadiag.bisection.releases.version_range import parse_range, public
 from dynadiag.commands import bisect_releases
 from dynadiag.errors import DynadiagError
+from dynadiag.explanation.registry import installed_torch
 from dynadiag.render.printer import Printer
 from dynadiag.trial.interpreter import Interpreter, link_dynadiag, probe
 from dynadiag.trial.outcome import Outcome
@@ -414,7 +415,7 @@ def test_two_interpreters(
     monkeypatch.setattr(bisect_releases, "probe", lambda python, folder: Interpreter(python, "2.99.0", link))
     assert main(["bisect", "--json", str(tmp_path / "o.json"), "--python", str(other), str(program)]) == 0
     found = json.loads((tmp_path / "o.json").read_text())
-    own = str(public(bisect_releases._own_torch()))
+    own = str(public(str(installed_torch())))
     assert found["versions"] == {own: "same", "2.99.0": "pass"}
     assert (found["last_bad"], found["first_good"], found["installs"]) == (own, "2.99.0", 0)
     assert found["failure"]["kind"] == "exit"

@@ -62,7 +62,7 @@ async def fixing(
     program: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> AsyncIterator[Pilot[int]]:
     """The browser in which `fix` runs, as it was agreed to."""
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(folder, *arguments))
+    monkeypatch.setattr("tui.command_process.program_command", lambda *_: _command(folder, *arguments))
     async with browsing(program) as pilot:
         await press(pilot, "F", "y")
         yield pilot
@@ -81,7 +81,7 @@ async def until(pilot: Pilot[int], text: str) -> None:
 async def test_a_fix_is_agreed_to_and_its_patch_is_shown(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: _command(tmp_path))
+    monkeypatch.setattr("tui.command_process.program_command", lambda *_: _command(tmp_path))
     async with browsing(program) as pilot:
         await press(pilot, "F")
         assert "run this?" in screen(pilot)
@@ -294,7 +294,7 @@ async def test_a_command_that_cannot_start_says_why(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = replace(_command(tmp_path), folder=tmp_path / "gone")
-    monkeypatch.setattr("tui.command_process.program_command", lambda kind, run: command)
+    monkeypatch.setattr("tui.command_process.program_command", lambda *_: command)
     async with browsing(program) as pilot:
         await press(pilot, "F", "y")
         await until(pilot, "ended with exit code 127")

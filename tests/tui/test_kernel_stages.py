@@ -75,7 +75,7 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
         going.wait(60)
         raise DynadiagError(said)
 
-    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.is_in_own_cache", lambda *_: True)
     monkeypatch.setattr("tui.views.pane_actions.compile_kernel", failing)
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "tab", "tab", "tab", "slash", *"auto tmp0", "enter")
@@ -93,7 +93,7 @@ async def test_a_kernel_that_is_compiled_and_one_that_cannot_be_is_said_where_it
 async def test_from_a_source_line_its_machine_code_is_one_key_away(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.is_in_own_cache", lambda *_: True)
     monkeypatch.setattr("tui.views.pane_actions.compile_kernel", lambda session, _call: _made(session)[0])
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "j", "a")
@@ -108,7 +108,7 @@ async def test_from_a_source_line_its_machine_code_is_one_key_away(
 async def test_a_recording_that_is_read_again_has_no_stages_and_the_cursor_is_elsewhere(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.is_in_own_cache", lambda *_: True)
     monkeypatch.setattr("tui.views.pane_actions.compile_kernel", lambda session, _call: _made(session)[0])
     async with browsing(program, (200, 40)) as pilot:
         await press(pilot, "3", "j", "a", "tab")
@@ -128,7 +128,7 @@ async def _compiled_meanwhile(
         going.wait(60)
         return replace(_made(session)[0], call=call)
 
-    monkeypatch.setattr("tui.views.pane_actions.needs_consent", lambda *_: False)
+    monkeypatch.setattr("tui.views.pane_actions.is_in_own_cache", lambda *_: True)
     monkeypatch.setattr("tui.views.pane_actions.compile_kernel", compiled)
     async with browsing(path, (200, 40)) as pilot:
         assert isinstance(pilot.app, Browser)

@@ -12,7 +12,7 @@ from dynadiag.kernels.graph_parser import split_lines
 from dynadiag.recording.torch_text.sources import source_components
 from tests.tui.build import MODULE
 from tui.colors import LINE_COLORS, THEMES, line_color
-from tui.documents import DocumentRef, language_regions
+from tui.documents import kernel_regions
 from tui.highlighting import Highlighter
 from tui.line_actions import editor_command
 from tui.location import History, Location
@@ -21,12 +21,10 @@ from tui.styled_report import RolePrinter, styled_report_lines
 from tui.styled_text import line, printable_code
 from tui.text_match import TextMatcher
 
-MODULE_REF = DocumentRef("event:1", "kernel", "generated code")
-
 
 def _languages(text: str) -> dict[str, str]:
     lines = split_lines(text)
-    regions = language_regions(MODULE_REF, lines)
+    regions = kernel_regions(lines)
     return {
         lines[number]: next(language for start, language in reversed(regions) if start <= number)
         for number in range(len(lines))

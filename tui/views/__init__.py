@@ -25,13 +25,13 @@ class ScreenInfo:
     shortest_title: str = ""  # the title on a narrower one; a folder of recordings has one more screen
 
     def view_class(self) -> type[View]:
-        """Import and return the class of the screen: `CodeView` in the module `code`."""
+        """Import and return the class of the screen: `CodeView` in the module `code`. It gets its name and title."""
         found = getattr(import_module(f"tui.views.{self.name}"), f"{self.name.capitalize()}View")
         assert issubclass(found, View)
+        found.NAME, found.TITLE = self.name, self.title
         return found
 
     def create(self) -> View:
-        """Create the screen."""
         return self.view_class()()
 
 
@@ -54,7 +54,6 @@ RANKS = ScreenInfo("R", "ranks", "Recordings", "the open recordings, or ranks, a
 
 
 def screen_named(name: str) -> ScreenInfo:
-    """Return the screen with this name."""
     return next(one for one in (*SCREENS, RANKS) if one.name == name)
 
 

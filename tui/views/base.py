@@ -31,7 +31,7 @@ class View(GroundContainer, Fetching):
     """A screen. Subclasses read their content in `load` and go to locations in `go_to`."""
 
     DEFAULT_CSS = "View { height: 1fr; }"
-    NAME: ClassVar[str]  # also the name of its module
+    NAME: ClassVar[str]  # also the name of its module; both are from the table of the screens
     TITLE: ClassVar[str]
 
     def __init__(self, *, classes: str | None = None) -> None:
@@ -41,12 +41,10 @@ class View(GroundContainer, Fetching):
 
     @property
     def browser(self) -> Browser:
-        """The application."""
         return cast("Browser", self.app)
 
     @property
     def session(self) -> Session:
-        """The open recording."""
         return self.browser.session
 
     def on_mount(self) -> None:

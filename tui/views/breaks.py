@@ -22,8 +22,6 @@ _COST = Column("µs a call", numeric=True)  # in a warm call, if `dynadiag compa
 class BreaksView(ListingView):
     """The graph breaks, the worst first."""
 
-    NAME: ClassVar[str] = "breaks"
-    TITLE: ClassVar[str] = "Breaks"
     NOTHING: ClassVar[str] = "no graph break was recorded"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("id"),

@@ -47,8 +47,6 @@ _MAX_NAMED = 4  # lines that the status line names
 class CodeView(PaneActions):
     """Up to five panes, as many as fit side by side."""
 
-    NAME: ClassVar[str] = "code"
-    TITLE: ClassVar[str] = "Code"
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key(".", "finding(1)", "finding", "code.finding", "go to the next finding in the source"),
         hidden_key("comma", "finding(-1)", "previous finding", "code.finding-back"),
@@ -235,7 +233,6 @@ class CodeView(PaneActions):
         return Location(self.NAME, board.compile_id, document=ref.key if ref else None, line=line)
 
     def action_finding(self, way: int) -> None:
-        """Go to the next or previous line of the source that has a finding."""
         pane = self.pane("source")
         lines = sorted(pane.notes, reverse=way < 0)
         if not lines:
@@ -245,16 +242,13 @@ class CodeView(PaneActions):
         self.go_to_pane("source")
 
     def action_node(self, by: int) -> None:
-        """Go to the node that runs next, or ran before."""
         self.values.step(by)
 
     def action_call(self, by: int) -> None:
-        """Show the values of the next or former recorded call."""
         self.values.show_call(by)
 
     def action_values(self) -> None:
-        """Show the value of the cursor's node uncompiled, in float64 and compiled, side by side."""
-        self.values.compare()
+        self.values.compare(self.values.here()[0])
 
     def action_compile(self, by: int) -> None:
         """Go to the next or previous compile: of the cursor's line of source, if it is in several, else of all."""

@@ -22,8 +22,6 @@ from tui.widgets.tree import Branch, Tree
 class CompilesView(ListingView):
     """The tree on the left, the details on the right."""
 
-    NAME: ClassVar[str] = "compiles"
-    TITLE: ClassVar[str] = "Compiles"
     DETAIL: ClassVar[str] = "compile"
     BINDINGS: ClassVar[list[BindingType]] = [
         footer_key("v", "timeline", "time line", "compiles.timeline", "show the time line of the run"),
@@ -99,7 +97,6 @@ class CompilesView(ListingView):
         return super().offers(action) and (action != "timeline" or bool(self._compiles))
 
     def action_timeline(self) -> None:
-        """Show the time line of the whole run, at the compile under the cursor."""
         browser, start = self.browser, self.location().compile_id
         browser.push_screen(TimelineScreen(self.session, browser.rank, browser.paths, start), browser.go_to)
 

@@ -33,8 +33,6 @@ _KIND_COLUMNS = (Column("events", numeric=True), Column("kind", max_width=60))
 class EventsView(ListingView):
     """Kinds on the left, the events of the selected kind on the right."""
 
-    NAME: ClassVar[str] = "events"
-    TITLE: ClassVar[str] = "Events"
     LAZY: ClassVar[bool] = True
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),

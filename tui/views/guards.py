@@ -92,8 +92,6 @@ GuardRows = tuple[tuple[Guard, ...], list[Row], list[Branch]]
 class GuardsView(ListingView):
     """The guards of one compile, as a list or as a tree of the values that they check."""
 
-    NAME: ClassVar[str] = "guards"
-    TITLE: ClassVar[str] = "Guards"
     NOTHING: ClassVar[str] = "no guard was recorded for this compile"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("value", max_width=40, is_path=True),
@@ -128,7 +126,6 @@ class GuardsView(ListingView):
 
     @property
     def lines(self) -> Lines:
-        """The list or the tree, whichever is shown."""
         return self.tree_ if self.tree_.display else self.table
 
     def nothing(self, words: str) -> str:
@@ -155,7 +152,6 @@ class GuardsView(ListingView):
         self.cursor_moved(self.lines)
 
     def action_compile(self, by: int) -> None:
-        """Show the guards of the next or previous compile."""
         ids = [item.compile_id for item in self.session.explanation().compiles]
         if ids:
             here = ids.index(self._compile) if self._compile in ids else 0

@@ -40,8 +40,6 @@ _MAX_SOURCE_LINES = 400  # lines of a kernel in the detail; enter shows all of i
 class KernelsView(ListingView):
     """A row for each call of a kernel, sorted by time if measured, otherwise by bytes moved once known."""
 
-    NAME: ClassVar[str] = "kernels"
-    TITLE: ClassVar[str] = "Kernels"
     NOTHING: ClassVar[str] = "no kernel was generated: only the backend `inductor` generates them"
     WRAP: ClassVar[bool] = False
     COLUMNS: ClassVar[Sequence[Column]] = (
@@ -66,7 +64,6 @@ class KernelsView(ListingView):
         self._detail_of: tuple[object, ...] = ()  # what the detail depends on
 
     def offers(self, action: str) -> bool:
-        """Whether there are kernels to be timed."""
         return super().offers(action) and (action != "app.measure" or self.table.whole_count > 0)
 
     @property

@@ -50,12 +50,10 @@ class ListingView(View):
 
     @property
     def table(self) -> Table:
-        """The list."""
         return self.query_one(f"#{self.NAME}-list", Table)
 
     @property
     def details(self) -> StyledLines:
-        """The detail pane."""
         return self.query_one(f"#{self.NAME}-detail", StyledLines)
 
     @property
@@ -65,7 +63,6 @@ class ListingView(View):
 
     @property
     def key(self) -> int | str | None:
-        """The key of the row under the cursor."""
         return self.table.key
 
     def first_focus(self) -> Widget:
@@ -154,7 +151,6 @@ class ListingView(View):
         return of_detail or (self.target_of(key) if key is not None and not self.is_reading else None)
 
     def action_edit(self) -> None:
-        """Open the document that enter goes to in the user's editor, at its line."""
         from tui.documents import DocumentRef, read_document  # the first screen does not need it
 
         target = self._target(self.browser.focused_lines)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual.app import ComposeResult
 from textual.geometry import Size
 from textual.widget import Widget
@@ -25,9 +23,6 @@ _OTHER_COLUMNS = 6  # columns beside the text: borders, marks, and a scrollbar
 class OverviewView(View):
     """Shows the run at once, and the rest when a worker has read it."""
 
-    NAME: ClassVar[str] = "overview"
-    TITLE: ClassVar[str] = "Overview"
-
     def __init__(self) -> None:
         super().__init__()
         self._filled = False
@@ -41,7 +36,6 @@ class OverviewView(View):
 
     @property
     def lines(self) -> StyledLines:
-        """The text of the overview."""
         return self.query_one("#overview-lines", StyledLines)
 
     @property

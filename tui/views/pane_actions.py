@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from dynadiag.kernels.generated_module import KernelCall
+from dynadiag.kernels.stages import is_in_own_cache
 from dynadiag.render.dataflow.boxes import DrawableGraph
 from tui.code_panes import EMPTY_PANE, MADE_BY_COMPILING, UNKNOWN_COMPILE, read_diff, read_documents, set_stages
 from tui.code_values import CodeValues
 from tui.dialog import Choice, Confirm
 from tui.documents import Document
-from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at, needs_consent
+from tui.kernel_stages import CompiledKernel, compile_kernel, kernel_call_at
 from tui.key_bindings import footer_key, hidden_key
 from tui.line_links import LineKey, LineLinks
 from tui.styled_text import Line, line, one_line
@@ -76,7 +76,6 @@ class PaneActions(PanedView):
         pane.refresh()
 
     def _empty_text(self, name: str) -> str:
-        """Why a pane has no document."""
         board = self.model
         if name == "stage" and self._stage_message:
             return self._stage_message
@@ -105,7 +104,6 @@ class PaneActions(PanedView):
         self.fetch("board", lambda: read_documents(self.session, board), read)
 
     def action_document(self, by: int) -> None:
-        """Show the next or previous document in the current pane."""
         board, at = self.model, self._current_pane
         if len(board.documents_of[at]) < 2:
             later = ": tab goes to the later graphs" if at == "dynamo" else ""
@@ -115,14 +113,12 @@ class PaneActions(PanedView):
             self._read_selected(at)
 
     def action_directions(self) -> None:
-        """Show the forward graph beside the backward graph, or Dynamo's graph again."""
         if self.model.toggle_directions():
             self._read_selected("later")
         else:
             self.notify("this compile has no forward and backward graph")
 
     def action_printed(self) -> None:
-        """Show graphs as torch printed them, or as a person writes them."""
         self._as_printed = not self._as_printed
         for name in ("dynamo", "later"):
             pane = self.pane(name)
@@ -149,7 +145,10 @@ class PaneActions(PanedView):
         here = spot.links.names.get(line, "")
         start = here if here in graph.nodes else next(iter(graph.nodes))
         modules = {name: origin.modules for name, origin in board.origins.items()} if ref.stage == "dynamo" else {}
-        texts, compare = self.values.texts(ref), partial(self.values.compare_node, ref)
+        texts = self.values.texts(ref)
+
+        def compare(name: str) -> None:
+            self.values.compare(self.values.of_node(ref, name)[0])
 
         def show(flow: DrawableGraph) -> None:
             legend = self.values.legend() if texts else ""
@@ -159,7 +158,6 @@ class PaneActions(PanedView):
         self.fetch("picture", lambda: DrawableGraph(graph, modules, texts), show)
 
     def action_diff(self) -> None:
-        """Show the diff to the previous stage, or the document again."""
         board, at = self.model, self._current_pane
         pane = self.pane(at)
         if at not in ("dynamo", "later"):
@@ -227,7 +225,7 @@ class PaneActions(PanedView):
 
         def find() -> tuple[KernelCall, bool] | None:
             call = kernel_call_at(self.session, board.compile_id, key, at)
-            return (call, needs_consent(self.session, call)) if call is not None else None
+            return (call, not is_in_own_cache(self.session.recording, call)) if call is not None else None
 
         self.fetch("call", find, lambda found: self._confirm(found, at))
 

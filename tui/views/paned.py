@@ -41,21 +41,17 @@ class PanedView(View):
         self._stage_message = ""  # shown instead of a kernel's stages: progress or an error
 
     def pane(self, name: str) -> CodePane:
-        """Return a pane by its name."""
         return self.query_one(f"#pane-{name}", CodePane)
 
     def panes(self) -> dict[str, CodePane]:
-        """Return every pane by its name."""
         return {name: self.pane(name) for name in PANES}
 
     @property
     def current_pane(self) -> CodePane:
-        """The pane that last had the focus."""
         return self.pane(self._current_pane)
 
     @property
     def node_details(self) -> StyledLines:
-        """The lines below the panes."""
         return self.query_one("#code-node", StyledLines)
 
     @property
@@ -153,7 +149,6 @@ class PanedView(View):
         return max(_TWO + (width >= _MIN_THREE), 1 + width // 2 // _MIN_PANE_WIDTH)
 
     def action_zoom(self) -> None:
-        """Show the current pane in full width, or all panes again."""
         self._zoomed = not self._zoomed
         self.lay_out()
 

@@ -31,8 +31,6 @@ _COMPARED_COLUMNS = (
 class RanksView(ListingView):
     """Reads one rank after another and shows each row as soon as it is read."""
 
-    NAME: ClassVar[str] = "ranks"
-    TITLE: ClassVar[str] = "Recordings"
     DETAIL: ClassVar[str] = "where they differ"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("recording", max_width=36),

@@ -23,8 +23,6 @@ _HELP_LABEL = "help: "
 class RecompilesView(ListingView):
     """The recompiles in the order in which they happened."""
 
-    NAME: ClassVar[str] = "recompiles"
-    TITLE: ClassVar[str] = "Recompiles"
     NOTHING: ClassVar[str] = "nothing was compiled again"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("compile"),

@@ -26,8 +26,6 @@ _CONTEXT_LINES = 12  # lines shown before and after a hit
 class SearchView(ListingView):
     """One search at a time. It continues while other screens are shown."""
 
-    NAME: ClassVar[str] = "search"
-    TITLE: ClassVar[str] = "Search"
     DETAIL: ClassVar[str] = "context"
     NOTHING: ClassVar[str] = "searching ..."
     WRAP: ClassVar[bool] = False
@@ -108,7 +106,6 @@ class SearchView(ListingView):
         return super().busy or self._poll_timer is not None
 
     def action_stop(self) -> None:
-        """Stop the search."""
         if self.search is None or self.search.finished:
             self.notify("no search is running")
         else:

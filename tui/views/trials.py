@@ -41,8 +41,6 @@ class _Content(NamedTuple):
 class TrialsView(ListingView):
     """The search in the recording. Above it stands the one that was started on it, which writes another recording."""
 
-    NAME: ClassVar[str] = "trials"
-    TITLE: ClassVar[str] = "Trials"
     NOTHING: ClassVar[str] = "no trial yet"
     COLUMNS: ClassVar[Sequence[Column]] = (
         Column("#", numeric=True),
@@ -69,7 +67,6 @@ class TrialsView(ListingView):
 
     @property
     def head(self) -> StyledLines:
-        """The summary of the search, above the table."""
         return self.query_one("#trials-search", StyledLines)
 
     @property
@@ -92,7 +89,6 @@ class TrialsView(ListingView):
         return super().offers(action)
 
     def action_stop(self) -> None:
-        """Stop the search that was started here. Its trials are kept."""
         self.browser.stop_search()
         self._show_head()
 

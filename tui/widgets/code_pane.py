@@ -56,7 +56,6 @@ class CodePane(Lines):
         return self._document
 
     def show_note(self, note: str) -> None:
-        """Show a message instead of a document."""
         self._document, self.links, self._highlighted, self._note = None, _EMPTY, {}, note
         self._called = frozenset()
         self.resize_content(0)
@@ -120,7 +119,6 @@ class CodePane(Lines):
 
     @property
     def highlighted(self) -> list[int]:
-        """The highlighted lines, sorted."""
         return sorted(self._highlighted)
 
     @property
@@ -129,7 +127,6 @@ class CodePane(Lines):
         return self.first_highlighted if self._highlighted and not self.has_focus else self.cursor
 
     def is_line_visible(self, line: int) -> bool:
-        """Whether a line is on the screen."""
         return int(self.scroll_y) <= line < int(self.scroll_y) + self.page_height
 
     @property

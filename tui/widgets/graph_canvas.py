@@ -30,7 +30,6 @@ _ROLES = {"input": "gutter", "operator": "", "region": "strong"}
 
 
 def drawn_graph(graph: FoldedGraph, layout: Layout, selected: str) -> list[list[Cell]]:
-    """The rows of the picture."""
     rows = [[(" ", "")] * layout.width for _ in range(layout.height)]
     lines = sorted(layout.lines.items(), key=lambda item: selected in item[0])  # the bright ones over the others
     marks: dict[tuple[int, int], int] = {}
@@ -109,7 +108,6 @@ class GraphCanvas(Widget, can_focus=True):
         self._selected = ""
 
     def show(self, graph: FoldedGraph, selected: str) -> None:
-        """Draw a graph around its selected box."""
         self._selected = selected
         self._layout_of_graph = lay_out({key: box_size(box) for key, box in graph.boxes.items()}, graph.edges)
         self._rows = drawn_graph(graph, self._layout_of_graph, selected)
@@ -117,12 +115,10 @@ class GraphCanvas(Widget, can_focus=True):
 
     @property
     def places(self) -> dict[str, Rectangle]:
-        """The place of each box in the picture."""
         return dict(self._layout_of_graph.boxes)
 
     @property
     def text(self) -> str:
-        """The whole picture as text."""
         return "".join("".join(char for char, _ in row).rstrip() + "\n" for row in self._rows)
 
     def _corner(self) -> Offset:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -161,7 +160,6 @@ class Lines(ScrollView, can_focus=True):
 
     @property
     def page_height(self) -> int:
-        """The number of lines on one screen."""
         return max(1, self.scrollable_content_region.height - self.HEADER_ROWS)
 
     def resize_content(self, width: int) -> None:
@@ -222,27 +220,22 @@ class Lines(ScrollView, can_focus=True):
         before, line, after = self.line_prefix(index), self.draw_line(index), self.line_suffix(index)
         if self.matcher.pattern:
             line = highlight_matches(line, self.matcher, self.get_component_rich_style("lines--match"))
-        room, length = self._line_width - _length(before), _length(line)
-        left = int(self.scroll_x)
-        if after and room - _length(after) >= min(self.min_text_columns, length + 1):
-            room -= _length(after)
+        width, left = Segment.get_line_length, int(self.scroll_x)
+        room, length = self._line_width - width(before), width(line)
+        if after and room - width(after) >= min(self.min_text_columns, length + 1):
+            room -= width(after)
         else:
             after = []
         if length > left + room > left:
             more = Segment("…", role_style("dim", self.palette))
             return [*before, *cut_columns(line, left, left + room - 1), more, *after]
         shown = cut_columns(line, left, left + room) if left or length > room else line
-        filler = [Segment(" " * (room - _length(shown)))] if after else []
-        return [*before, *shown, *filler, *after]
+        return [*before, *(Strip(shown).adjust_cell_length(room) if after else shown), *after]
 
     def _strip(self, segments: list[Segment], style: Style | None) -> Strip:
         """Return segments as one line of the widget, in a style below their own."""
-        width = _length(segments)
-        if width > self._line_width:
-            segments = cut_columns(segments, 0, self._line_width)
-        elif width < self._line_width:
-            segments = [*segments, Segment(" " * (self._line_width - width), style or Style())]
-        return Strip(Segment.apply_style(segments, style), self._line_width)
+        strip = Strip(segments).adjust_cell_length(self._line_width, style or Style())
+        return Strip(Segment.apply_style(strip, style), self._line_width)
 
     # Moving the cursor
 
@@ -256,7 +249,6 @@ class Lines(ScrollView, can_focus=True):
         self.post_message(self.Moved(self, new))
 
     def refresh_row(self, index: int) -> None:
-        """Draw a line again, if it is on the screen."""
         top = int(self.scroll_y)
         if top <= index < top + self.page_height:
             self.refresh(Region(0, index - top + self.HEADER_ROWS, self.size.width, 1))
@@ -278,7 +270,6 @@ class Lines(ScrollView, can_focus=True):
         self.scroll_to(y=max(0, wanted), animate=False, immediate=True, force=True)
 
     def move_to(self, index: int) -> None:
-        """Put the cursor on a line."""
         index = self.validate_cursor(index)
         if index == self.cursor:
             self.post_message(self.Moved(self, index))
@@ -286,23 +277,18 @@ class Lines(ScrollView, can_focus=True):
         self.reveal(index, middle=True, around=_LINES_AROUND)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by a number of lines."""
         self.cursor += by
 
     def action_page(self, pages: float) -> None:
-        """Move the cursor by a number of pages."""
         self.cursor += int(pages * self.page_height) or (1 if pages > 0 else -1)
 
     def action_first(self) -> None:
-        """Move the cursor to the first line."""
         self.cursor = 0
 
     def action_last(self) -> None:
-        """Move the cursor to the last line."""
         self.cursor = self.count - 1
 
     def action_side(self, way: int) -> None:
-        """Scroll sideways."""
         room = self.scrollable_content_region.width
         most = max(0, self.virtual_size.width - room // 2)
         self.scroll_x = max(0, min(self.scroll_x + way * _SCROLL_COLUMNS, most))
@@ -313,7 +299,6 @@ class Lines(ScrollView, can_focus=True):
         return max(0.0, value)
 
     def action_choose(self) -> None:
-        """Send `Chosen` for the cursor's line."""
         if self.count:
             self.post_message(self.Chosen(self, self.cursor))
 
@@ -345,7 +330,6 @@ class Lines(ScrollView, can_focus=True):
         return not pattern or self._find(1, here=True)
 
     def action_find(self, way: int) -> None:
-        """Go to the next or previous match."""
         if not self.matcher.pattern:
             self.notify("press / to search first", severity="warning")
         elif not self._find(way):
@@ -369,18 +353,15 @@ class Lines(ScrollView, can_focus=True):
         return True
 
     def action_copy(self) -> None:
-        """Copy the cursor's line to the clipboard."""
         if self.count:
             self.app.copy_to_clipboard(clipboard_text(self.text_of(self.cursor)))
             self.notify("line copied")
 
     def action_copy_all(self) -> None:
-        """Copy all lines to the clipboard."""
         self.app.copy_to_clipboard(clipboard_text(self.full_text()))
         self.notify(f"{self.count:,} lines copied")
 
     def full_text(self) -> str:
-        """Return all lines as one text."""
         return "".join(f"{self.text_of(index)}\n" for index in range(self.count))
 
 
@@ -398,7 +379,6 @@ class FilterableLines(Lines):
 
     @property
     def whole_count(self) -> int:
-        """The number of lines without the filter."""
         return self.count
 
     @property
@@ -413,7 +393,6 @@ class FilterableLines(Lines):
         self.show_count()
 
     def show_count(self) -> None:
-        """Show the number of lines in the frame."""
         more = f" with {one_line(self.filter)}" if self.filter else self.total
         self.border_subtitle = f"{self.count:,}{self.unit}{more}"
 
@@ -424,19 +403,4 @@ class FilterableLines(Lines):
 
 def cut_columns(segments: Sequence[Segment], start: int, end: int | None = None) -> list[Segment]:
     """Return what is shown between two columns."""
-    found, place = list[Segment](), 0
-    for whole in segments:
-        segment, after = whole, place + cell_len(whole.text)
-        if end is not None and after > end:
-            segment = segment.split_cells(max(0, end - place))[0]
-        if place < start:
-            segment = segment.split_cells(start - place)[1]
-        if segment.text:
-            found.append(segment)
-        place = after
-    return found
-
-
-def _length(segments: Sequence[Segment]) -> int:
-    """Return how many columns segments take."""
-    return sum(cell_len(text) for text, _, _ in segments)
+    return list(Strip(segments).crop(start, end))

@@ -82,7 +82,6 @@ class Prompt(Horizontal):
             answer(message.value)
 
     def action_leave(self) -> None:
-        """Close the prompt without an answer."""
         cancel = self._cancel
         self._close()
         if cancel is not None:

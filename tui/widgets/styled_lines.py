@@ -84,7 +84,8 @@ class StyledLines(Lines):
         """If `wrap`, long lines are wrapped instead of scrolled sideways; without `marks`, targets are not marked."""
         super().__init__(id=id, classes=classes)
         self._marked = marks
-        self._unwrapped = self._lines = lines
+        self._unwrapped = lines
+        self.lines = lines  # as they are wrapped
         self._wraps_text = self._wrap = wrap
         self._wrapped_columns = 0  # columns that the lines are wrapped to
         self._marks = self._marked and any(item.target for item in lines)
@@ -124,12 +125,12 @@ class StyledLines(Lines):
 
     def _show(self, lines: Sequence[Line], *, keep: bool) -> None:
         number = self._kept_number(lines) if keep and self._wrap else None
-        self._unwrapped = self._lines = lines
+        self._unwrapped = self.lines = lines
         self._marks = self._marked and any(item.target for item in lines)
         if self._wrap:
             if self.size.width:  # a hidden pane has none: it keeps the last one
                 self._wrapped_columns = self.columns
-            self._lines = self._to_width(lines)
+            self.lines = self._to_width(lines)
         self.resize_content(max((cell_len(item.text) for item in lines), default=0))
         if number is not None:
             self.set_reactive(Lines.cursor, min(self._first_of(number), max(0, self.count - 1)))
@@ -146,14 +147,9 @@ class StyledLines(Lines):
         return max(1, self.scrollable_content_region.width - bar)
 
     @property
-    def lines(self) -> Sequence[Line]:
-        """The lines as they are wrapped."""
-        return self._lines
-
-    @property
     def target(self) -> Location | None:
         """Where the cursor's line leads. Ask this and not for a line of a message: other lines may be shown by now."""
-        return self._lines[self.cursor].target if self.cursor < self.count else None
+        return self.lines[self.cursor].target if self.cursor < self.count else None
 
     def action_move(self, by: int) -> None:
         """Move the cursor to the next or previous line that leads somewhere, past what belongs to the last one.
@@ -164,23 +160,23 @@ class StyledLines(Lines):
         for _ in range(abs(by)):
             near = self.cursor + way * self.page_height
             ahead = range(self.cursor + way, max(-1, min(near, self.count)), way)
-            items = (index for index in ahead if self._lines[index].target and not self._lines[index].continues)
+            items = (index for index in ahead if self.lines[index].target and not self.lines[index].continues)
             self.cursor = next(items, self.cursor + way)
 
     @property
     def count(self) -> int:
-        return len(self._lines)
+        return len(self.lines)
 
     def text_of(self, index: int) -> str:
-        return self._lines[index].text
+        return self.lines[index].text
 
     def line_prefix(self, index: int) -> list[Segment]:
         if not self._marks:
             return []
-        item = self._lines[index]
+        item = self.lines[index]
         mark = "▸ " if item.target and not item.continues else "  "
         return [Segment(mark, role_style("key", self.palette))]
 
     def draw_line(self, index: int) -> list[Segment]:
         palette = self.palette
-        return [Segment(text, role_style(role, palette)) for text, role in self._lines[index].fragments]
+        return [Segment(text, role_style(role, palette)) for text, role in self.lines[index].fragments]

@@ -87,9 +87,9 @@ class Table(FilterableLines):
 
     def __init__(self, columns: Sequence[Column], *, lazy: bool = False, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._columns, self._lazy = columns, lazy
+        self.columns, self._lazy = columns, lazy
         self._all: Sequence[Row] = ()
-        self._rows: Sequence[Row] = ()
+        self.rows: Sequence[Row] = ()
         self._natural = [cell_len(column.title) for column in columns]
         self._widths = self._natural
         self._sort: int | None = None
@@ -99,25 +99,15 @@ class Table(FilterableLines):
         """Show other rows, and other columns if given. The cursor stays on the row with its key."""
         key = self.key
         self._all = rows
-        if columns is not None and columns != self._columns:
-            self._columns, self._sort = columns, None
+        if columns is not None and columns != self.columns:
+            self.columns, self._sort = columns, None
         self._measure(rows)
         self._arrange(key)
 
     @property
-    def columns(self) -> Sequence[Column]:
-        """The columns that are shown."""
-        return self._columns
-
-    @property
-    def rows(self) -> Sequence[Row]:
-        """The rows that are shown, in their order."""
-        return self._rows
-
-    @property
     def key(self) -> int | str | None:
         """The key of the row under the cursor, or ``None``."""
-        return self._rows[self.cursor].key if 0 <= self.cursor < len(self._rows) else None
+        return self.rows[self.cursor].key if 0 <= self.cursor < len(self.rows) else None
 
     def go_to_key(self, key: int | str) -> bool:
         """Put the cursor on a row. Return whether the row exists. A filter that hides it is cleared."""
@@ -131,20 +121,19 @@ class Table(FilterableLines):
 
     def _index_of(self, key: int | str) -> int | None:
         if self._lazy and isinstance(key, int):
-            return key if key < len(self._rows) else None
-        return next((place for place, row in enumerate(self._rows) if row.key == key), None)
+            return key if key < len(self.rows) else None
+        return next((place for place, row in enumerate(self.rows) if row.key == key), None)
 
     def apply_filter(self) -> None:
         self._arrange(self.key)
 
     def action_sort(self, by: int) -> None:
-        """Sort by the next column."""
         if self._lazy:
             self.notify(f"these rows cannot be sorted: {_ON_DEMAND}", severity="warning")
             return
-        places = len(self._columns)
+        places = len(self.columns)
         self._sort = 0 if self._sort is None else (self._sort + by) % places
-        self._descending = self._columns[self._sort].numeric
+        self._descending = self.columns[self._sort].numeric
         self._arrange(self.key)
 
     def sort_by(self, column: int, *, down: bool) -> None:
@@ -154,7 +143,6 @@ class Table(FilterableLines):
             self._arrange(self.key)
 
     def action_reverse(self) -> None:
-        """Reverse the order."""
         self._descending = not self._descending
         self._arrange(self.key)
 
@@ -164,7 +152,7 @@ class Table(FilterableLines):
             place += width + _GAP
             if column < place:
                 again = self._sort == index
-                self._sort, self._descending = index, not self._descending if again else self._columns[index].numeric
+                self._sort, self._descending = index, not self._descending if again else self.columns[index].numeric
                 self._arrange(self.key)
                 return
 
@@ -174,9 +162,9 @@ class Table(FilterableLines):
             small = self.filter.lower()
             rows = _pick(rows, [i for i, row in enumerate(rows) if any(small in cell.lower() for cell in row.cells)])
         if self._sort is not None and not self._lazy:
-            place, number = self._sort, self._columns[self._sort].numeric
+            place, number = self._sort, self.columns[self._sort].numeric
             rows = _sort_rows(rows, place, number=number, down=self._descending)
-        self._rows = rows
+        self.rows = rows
         self.resize_content(sum(self._widths) + _GAP * len(self._widths))
         if key is not None and not self._lazy:
             self.set_reactive(Lines.cursor, next((i for i, row in enumerate(rows) if row.key == key), 0))
@@ -187,19 +175,19 @@ class Table(FilterableLines):
         """Compute column widths from the first rows, or of lazy rows from the last row and the maximum widths."""
         places = [len(rows) - 1] if self._lazy and rows else range(min(len(rows), _MEASURED_ROWS))
         seen = [rows[index] for index in places]
-        last = len(self._columns) - 1  # behind it there is room for the sign of the order
-        heads = [cell_len(column.title) + (place < last) for place, column in enumerate(self._columns)]
+        last = len(self.columns) - 1  # behind it there is room for the sign of the order
+        heads = [cell_len(column.title) + (place < last) for place, column in enumerate(self.columns)]
         self._natural = [
             column.max_width
             if self._lazy and not column.numeric
             else min(column.max_width, max([heads[place], *(cell_len(row.cells[place]) for row in seen)]))
-            for place, column in enumerate(self._columns)
+            for place, column in enumerate(self.columns)
         ]
         self._fit()
 
     def _fit(self) -> None:
         """Shorten the widest columns until the last one is visible, but rather leave out spare ones than cut much."""
-        ranked = ((column.spare, place) for place, column in enumerate(self._columns) if column.spare)
+        ranked = ((column.spare, place) for place, column in enumerate(self.columns) if column.spare)
         spare = [place for _, place in sorted(ranked)]
         for first in reversed(range(len(spare) + 1)):
             if self._fit_without(spare[first:], _READABLE_WIDTH):
@@ -214,15 +202,15 @@ class Table(FilterableLines):
         widths = [_LEFT_OUT if place in spare else width for place, width in enumerate(self._natural)]
         bar = 0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical  # it may appear later
         room = self.scrollable_content_region.width - bar - _GAP * (len(widths) - 1)
-        over = sum(widths[:-1]) + min(widths[-1], self._columns[-1].min_last_width) - room
+        over = sum(widths[:-1]) + min(widths[-1], self.columns[-1].min_last_width) - room
         while over > 0:
-            longer = [i for i, column in enumerate(self._columns[:-1]) if not column.numeric and widths[i] > least]
+            longer = [i for i, column in enumerate(self.columns[:-1]) if not column.numeric and widths[i] > least]
             if not longer:
                 break
             widths[max(longer, key=lambda place: widths[place])] -= 1
             over -= 1
-        if self._columns[-1].is_name:
-            widths[-1] = min(widths[-1], max(room - sum(widths[:-1]), self._columns[-1].min_last_width))
+        if self.columns[-1].is_name:
+            widths[-1] = min(widths[-1], max(room - sum(widths[:-1]), self.columns[-1].min_last_width))
         self._widths = widths
         return over <= 0
 
@@ -234,7 +222,7 @@ class Table(FilterableLines):
 
     @property
     def count(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def whole_count(self) -> int:
@@ -249,7 +237,7 @@ class Table(FilterableLines):
         return f"these rows cannot be filtered: {_ON_DEMAND} (0 searches the log)" if self._lazy else ""
 
     def text_of(self, index: int) -> str:
-        return "  ".join(self._rows[index].cells)
+        return "  ".join(self.rows[index].cells)
 
     def render_line(self, y: int) -> Strip:
         if y >= self.HEADER_ROWS:
@@ -261,18 +249,18 @@ class Table(FilterableLines):
     def _header(self) -> list[Segment]:
         titles = [
             column.title + (("▼" if self._descending else "▲") if self._sort == place else "")
-            for place, column in enumerate(self._columns)
+            for place, column in enumerate(self.columns)
         ]
         return [Segment(self._format_row(titles), role_style("title", self.palette))]
 
     def draw_line(self, index: int) -> list[Segment]:
-        row = self._rows[index]
+        row = self.rows[index]
         return [Segment(self._format_row(row.cells), role_style(row.role, self.palette))]
 
     def _format_row(self, cells: Sequence[str]) -> str:
         parts = []
         last = len(self._widths) - 1
-        for place, (cell, width, column) in enumerate(zip(cells, self._widths, self._columns, strict=True)):
+        for place, (cell, width, column) in enumerate(zip(cells, self._widths, self.columns, strict=True)):
             if width == _LEFT_OUT:
                 continue
             if column.numeric and place < last:

@@ -141,7 +141,6 @@ class Tree(FilterableLines):
             self.cursor = above
 
     def action_toggle_branch(self) -> None:
-        """Open or close the branch."""
         if (branch := self.branch) is not None:
             self._set(branch, not self._is_open(branch))
 

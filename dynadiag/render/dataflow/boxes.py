@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from dynadiag.grouping import grouped
 from dynadiag.kernels.graph_parser import PrintedGraph, PrintedNode, SourceLine
 from dynadiag.recording.torch_text.sources import attribute_name
 from dynadiag.render.clean import clean_line
@@ -44,10 +45,7 @@ class FoldedGraph:
 
     def neighbours(self, key: str, max_boxes: int) -> FoldedGraph:
         """A box and the boxes around it, near ones first: its neighbours, then theirs, while `max_boxes` allows all."""
-        near: dict[str, list[str]] = {}
-        for source, target in self.edges:
-            near.setdefault(source, []).append(target)
-            near.setdefault(target, []).append(source)
+        near = grouped(pair for edge in self.edges for pair in (edge, edge[::-1]))
         kept = {key: None}
         frontier = dict.fromkeys(near.get(key, [])[: max_boxes - 1])
         while frontier and len(kept) + len(frontier) <= max_boxes:
@@ -56,7 +54,6 @@ class FoldedGraph:
         return self.only(kept)
 
     def only(self, keys: Collection[str]) -> FoldedGraph:
-        """The graph of these boxes."""
         boxes = {key: box for key, box in self.boxes.items() if key in keys}
         return FoldedGraph(boxes, tuple(edge for edge in self.edges if edge[0] in boxes and edge[1] in boxes))
 
@@ -134,13 +131,14 @@ class DrawableGraph:
         self, shown: Mapping[str, _Region | PrintedNode], box_of_node: Mapping[str, str]
     ) -> dict[str, list[str]]:
         """The inputs that only one closed region reads."""
-        readers: dict[str, set[str]] = {}
-        for node in self._nodes.values():
-            for name in node.inputs:
-                readers.setdefault(self._aliases[name], set()).add(box_of_node.get(node.name, ""))
+        readers = grouped(
+            (self._aliases[name], box_of_node.get(node.name, ""))
+            for node in self._nodes.values()
+            for name in node.inputs
+        )
         found: dict[str, list[str]] = {}
         for node in self._inputs:
-            keys = readers.get(node.name, set())
+            keys = {*readers.get(node.name, ())}
             if len(keys) == 1 and isinstance(shown.get(key := next(iter(keys))), _Region):
                 found.setdefault(key, []).append(node.name)
         return found

@@ -11,10 +11,12 @@ A unit is a cell of a terminal. y grows downwards.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+
+from dynadiag.grouping import grouped, reached
 
 Corner = tuple[int, int]
 
@@ -114,11 +116,8 @@ def _build_layers(
     boxes = {name: _Vertex(name, layer_of[name], *size, [], []) for name, size in sizes.items()}
     for vertex in boxes.values():
         layers[vertex.layer].append(vertex)
-    targets: dict[str, list[str]] = {}
-    for source, target in edges:
-        targets.setdefault(source, []).append(target)
     paths: dict[tuple[str, str], list[_Vertex]] = {}
-    for source, found in targets.items():
+    for source, found in grouped(edges).items():
         paths |= _connect(boxes[source], [boxes[name] for name in found], layers)
     return layers, paths
 
@@ -325,10 +324,7 @@ def _nets(layer: Sequence[_Vertex]) -> list[_Net]:
 
 def _vertical_constraints(nets: Sequence[_Net]) -> list[list[int]]:
     """For each net the numbers of the nets that need a row above it: they start in a column in which it ends."""
-    coming: dict[int, list[int]] = {}
-    for number, net in enumerate(nets):
-        for column in net.starts:
-            coming.setdefault(column, []).append(number)
+    coming = grouped((column, number) for number, net in enumerate(nets) for column in net.starts)
     return [
         [other for column in net.ends for other in coming.get(column, ()) if other != number]
         for number, net in enumerate(nets)
@@ -353,13 +349,11 @@ def _first_cycle(waiting: Sequence[int], above: Sequence[Sequence[int]], done: C
 
 def _nets_above(number: int, above: Sequence[Sequence[int]], done: Collection[int] = ()) -> set[int]:
     """The nets that have to be above a net, by one constraint or several, without those that are done."""
-    found: set[int] = set()
-    rest = [number]
-    while rest:
-        new = {other for other in above[rest.pop()] if other not in found and other not in done}
-        found |= new
-        rest += new
-    return found
+
+    def left(one: int) -> Iterator[int]:
+        return (other for other in above[one] if other not in done)
+
+    return reached(left(number), left)
 
 
 def _tracks(layer: Sequence[_Vertex]) -> dict[int, int]:

@@ -13,12 +13,13 @@ from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.explanation.formatting import duration, list_some
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.search import SearchVerdict, read_search
+from dynadiag.grouping import grouped
 from dynadiag.job.comparison import find_divergence
 from dynadiag.job.divergence import divergence_finding
 from dynadiag.job.processes import open_job
 from dynadiag.recording.json_values import json_object
 from dynadiag.recording.reader import Recording
-from dynadiag.recording.records import GuardFailure, Recompile, Span, Trial
+from dynadiag.recording.records import Recompile, Span, Trial
 from dynadiag.recording.torch_text.sources import source_text
 from dynadiag.render.findings import owner_fact
 from dynadiag.render.page.stages import NO_STAGES, CompileView, Redaction, StageNames, compile_views
@@ -373,10 +374,8 @@ def _code_line(number: int, text: str, span: Span, last: int) -> CodeLine:
 
 
 def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
-    changed: dict[tuple[str, str], list[GuardFailure]] = {}
-    for each in item.reasons:
-        source = source_text(each.source) if each.source else each.guard
-        changed.setdefault((redaction.text(source), redaction.text(each.now or "")), []).append(each)
+    named = ((source_text(each.source) if each.source else each.guard, each) for each in item.reasons)
+    changed = grouped(((redaction.text(source), redaction.text(each.now or "")), each) for source, each in named)
     function, rows = redaction.function(item.function), len(changed)
     if not changed:
         return [RecompileView(item.compile_id, function, 1, "no reason was recorded", "", "", "")]
@@ -395,10 +394,7 @@ def _recompile(item: Recompile, redaction: Redaction) -> list[RecompileView]:
 
 
 def _sources(explanation: Explanation, name: str, findings: Sequence[FindingView]) -> tuple[SourceView, ...]:
-    marks: dict[str, list[tuple[int, str]]] = {}
-    for item in findings:
-        if item.line is not None:
-            marks.setdefault(item.file, []).append((item.line, item.anchors[0]))
+    marks = grouped((item.file, (item.line, item.anchors[0])) for item in findings if item.line is not None)
     files = [relative_path(file, explanation.run.cwd) for file in explanation.sources]
     return tuple(
         SourceView(file, f"{name}source-{index}", tuple(marks.get(file, ()))) for index, file in enumerate(files)

@@ -68,12 +68,10 @@ class FlameBox:
 
     @property
     def seconds(self) -> float:
-        """The length of the section."""
         return self.section.end - self.section.start
 
 
 def has_sections(recording: Recording) -> bool:
-    """Whether torch logged times."""
     return bool(recording.counts().get("chromium_event"))
 
 

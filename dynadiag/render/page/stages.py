@@ -16,6 +16,7 @@ from dynadiag.errors import DynadiagError
 from dynadiag.explanation.explanation import Explanation
 from dynadiag.explanation.formatting import count, duration
 from dynadiag.explanation.timing import PARTS, PhaseShare
+from dynadiag.grouping import grouped
 from dynadiag.kernels.document_links import (
     MAX_LINKED_NODES,
     MAX_MODULE_NODES,
@@ -53,11 +54,9 @@ class Redaction:
         return _LEFT_OUT if self.active and text else text
 
     def file(self, shown: str) -> str:
-        """The name of a file."""
         return self._files.setdefault(shown, f"file-{len(self._files) + 1}.py") if self.active else shown
 
     def function(self, name: str) -> str:
-        """The name of a function."""
         return self._functions.setdefault(name, f"function-{len(self._functions) + 1}") if self.active else name
 
 
@@ -380,10 +379,8 @@ def _kernels(
     if redaction.active:
         return tuple(KernelView("", f"kernel {number}", each.language) for number, each in enumerate(kernels))
     modules = {each.event: each.block for each in documents if each.kind == "module"}
-    stages: dict[tuple[int, str], list[tuple[str, str]]] = {}
-    for each in documents:
-        if each.kind == "stage":
-            stages.setdefault((each.event, each.kernel), []).append((each.stage, each.block))
+    made = (each for each in documents if each.kind == "stage")
+    stages = grouped(((each.event, each.kernel), (each.stage, each.block)) for each in made)
     found = []
     for kernel in kernels:
         event = -1 if kernel.event is None else kernel.event
