@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from dynadiag.tables import Values
     from dynadiag.trial.outcome import Outcome
 
-__all__ = ["bisect", "explain", "fix", "open", "record", "values", "warm", "watch"]
-
 _COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
 _recording_lock = threading.Lock()  # held while a block is recorded
 

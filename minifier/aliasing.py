@@ -10,8 +10,6 @@ import torch
 
 from minifier.tensors import geometry, span, storage_key, view_on_storage
 
-__all__ = ["aliased_groups", "aliased_inputs", "covering_storage", "covers_storage", "move_views", "shrink_views"]
-
 Shape = tuple[int, ...]
 
 

@@ -22,8 +22,6 @@ from minifier.tensors import compact_copy, copy_values, leaves, map_leaves, same
 from minifier.torch_private import in_transform, is_transform_boundary, is_transformed, restore_torch_state
 from minifier.triton_launches import written_storages
 
-__all__ = ["GraphAnalysis", "analyze", "interpret"]
-
 _NON_TENSOR_TYPES = (
     type(None),
     bool,

@@ -19,19 +19,6 @@ from minifier.search import PartSelection
 from minifier.tensors import compact_copy, copy_values, map_leaves, storage_key, value_bytes
 from minifier.torch_private import restore_torch_state
 
-__all__ = [
-    "Case",
-    "CaseOracle",
-    "Fails",
-    "FailsEach",
-    "GraphProblem",
-    "build_case",
-    "case_key",
-    "copy_case",
-    "copy_to_device",
-    "operation_name",
-]
-
 Fails = Callable[[fx.GraphModule, list[Any]], bool]
 FailsEach = Callable[[Sequence[tuple[fx.GraphModule, list[Any]]]], list[bool]]
 

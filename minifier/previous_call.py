@@ -11,8 +11,6 @@ from torch import fx
 from minifier.tensors import compact_copy, storage_key
 from minifier.torch_private import substitute_symbols, symbol_of
 
-__all__ = ["previous_inputs", "share_storage"]
-
 
 def share_storage(inputs: Sequence[Any]) -> bool:
     """Whether two of the inputs are tensors on one storage."""

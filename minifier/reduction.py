@@ -26,8 +26,6 @@ from minifier.simplify import CaseProblem, simplify
 from minifier.tensors import check_inputs
 from minifier.triton_launches import replace_kernel_calls
 
-__all__ = ["Reduction", "reduce_graph"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reduction:

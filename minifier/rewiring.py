@@ -9,8 +9,6 @@ from functools import cached_property
 from minifier.graph_analysis import GraphAnalysis
 from minifier.search import PartSelection
 
-__all__ = ["Dataflow", "Rewiring"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rewiring:

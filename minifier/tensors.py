@@ -11,20 +11,6 @@ import torch
 from minifier.errors import ReductionError
 from minifier.torch_private import base_of, is_transformed, is_zero_tensor
 
-__all__ = [
-    "check_inputs",
-    "compact_copy",
-    "copy_values",
-    "geometry",
-    "leaves",
-    "map_leaves",
-    "same_metadata",
-    "span",
-    "storage_key",
-    "tensors_in",
-    "value_bytes",
-]
-
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """A copy of `value` with `function` applied to each leaf in its tuples, lists, dicts and slices."""

@@ -13,25 +13,6 @@ from torch import fx
 from torch._functorch import predispatch
 from torch._higher_order_ops import triton_kernel_wrap
 
-__all__ = [
-    "PREDISPATCH",
-    "TritonKernelCall",
-    "VmapStep",
-    "autocast_blocks",
-    "base_of",
-    "in_transform",
-    "is_transform_boundary",
-    "is_transformed",
-    "is_zero_tensor",
-    "kernel_launch",
-    "only_rewraps",
-    "restore_torch_state",
-    "substitute_symbols",
-    "symbol_of",
-    "vmap_step",
-    "zero_tensor",
-]
-
 # 2.11 to 2.15: the functions that Dynamo records for vmap, grad and jvp.
 PREDISPATCH: Any = predispatch
 _TRANSFORM = (

@@ -15,8 +15,6 @@ from torch import fx
 from minifier.tensors import storage_key, tensors_in
 from minifier.torch_private import kernel_launch
 
-__all__ = ["kernel_name", "launch_function", "launched_kernel", "replace_kernel_calls", "written_storages"]
-
 
 def launch_function(kernel: Any, writes: frozenset[str]) -> Callable[..., None]:
     """A function that launches a kernel: positional arguments are the grid, keyword arguments the kernel's.

@@ -17,8 +17,6 @@ from torch import fx
 
 from minifier.torch_private import VmapStep, is_transform_boundary, vmap_step
 
-__all__ = ["fold_vmaps", "vmap_call"]
-
 
 def vmap_call(function: Callable[..., Any], *operands: Any, in_dims: Any, out_dims: Any, randomness: str) -> Any:
     """The target of a node that calls ``torch.vmap(function, ...)``."""

@@ -23,8 +23,6 @@ from dynadiag.torch_private import aot
 from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
 
-__all__ = ["changes_in_place", "compiler_of_nodes", "install", "report_nodes_of"]
-
 _PARTITIONER = "min_cut_rematerialization_partition"
 _CSE = "fx_graph_cse"
 _COMPUTING = ("call_function", "call_method", "call_module")

@@ -33,8 +33,6 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["BACKWARD_NOTES", "HOOKS", "bisect", "bisect_call"]
-
 HOOKS = ("dynadiag.bisection.compiler_hooks",)
 _WHAT_IS_KNOWN = {
     "same": "the last trial that failed the same way",

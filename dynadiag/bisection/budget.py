@@ -10,8 +10,6 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.supervise import longest_seconds
 
-__all__ = ["MAX_TRIALS", "AnswersContradictError", "SearchBudget", "SearchStoppedError", "TakesLongError"]
-
 MAX_TRIALS = 200  # new trials of one search: several times what a search that converges takes
 
 

@@ -31,8 +31,6 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import LoweringFailed
 from dynadiag.trial.plan import INTERMEDIATES, LOWER_RUNG
 
-__all__ = ["install"]
-
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 # Passes that are no optimizations: a graph with their operators cannot be lowered without them.
 _MANDATORY_PASSES = ("decompose_", "stable_sort", "fix_auto_functionalized")

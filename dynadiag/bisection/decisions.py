@@ -16,20 +16,6 @@ from dynadiag.trial.decision_kinds import kind_named
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import Plan, Switch, hash_bits
 
-__all__ = [
-    "ONE_CULPRIT_A_SET",
-    "DecisionPool",
-    "build_culprits",
-    "find_by_bisection",
-    "find_by_witness",
-    "functions_of",
-    "kind_name",
-    "kind_plural",
-    "names_decision",
-    "switch_all_off",
-    "union",
-]
-
 _MAX_SETS = 16  # independent faults in one kind before the search gives up
 _MAX_LISTED = 3  # names in a trial's label
 _RARE = 24  # digits of a suffix that no other decision is likely to have

@@ -52,8 +52,6 @@ from dynadiag.trial.decision_kinds import kinds_of_rung
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import LOWER_RUNG, Plan
 
-__all__ = ["DescentResult", "descend", "find_culprits"]
-
 # The types that a kernel computes as they are; narrower ones are computed in a wider type, and rounded when stored.
 _COMPUTED_AS_THEY_ARE = tuple(
     f"torch.{name}{bits}" for name in ("float", "int", "uint", "complex") for bits in (32, 64, 128)

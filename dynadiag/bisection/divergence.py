@@ -23,8 +23,6 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import KernelRunning, ValuesDiverged
 from dynadiag.trial.reference_run import copy_tensors
 
-__all__ = ["compile_and_compare", "install"]
-
 _MAX_CALLS = 32  # compared calls per graph, so that a long training does not take much longer
 _NOISE = 2.0  # units in the last place of a tensor's largest element: the least rounding of one kernel
 _MIN_JUMP = 8.0  # times the largest distance so far: rounding grows less from one kernel to the next

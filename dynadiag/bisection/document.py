@@ -10,8 +10,6 @@ from dynadiag.diff.difference import Difference
 from dynadiag.render.json_document import CommandDocument, LineDocument
 from dynadiag.trial.signature import Signature
 
-__all__ = ["BisectDocument", "CulpritDocument", "FailureDocument", "ReleaseChangeDocument"]
-
 
 @dataclass(frozen=True, slots=True)
 class FailureDocument:

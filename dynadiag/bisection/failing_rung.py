@@ -25,16 +25,6 @@ from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import ROUNDING, Outcome, describe_end
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = [
-    "BisectOptions",
-    "Bisection",
-    "FailingRung",
-    "find_failing_rung",
-    "plan_with_empty_caches",
-    "rerun_as_written",
-    "search_rungs",
-]
-
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
 _STALE_CACHE_NOTE = "it passes with empty caches: --fresh runs with them"
 _CONFUSED_CACHE_NOTE = (

@@ -32,8 +32,6 @@ from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import Note, OperatorUsed
 from dynadiag.trial.outcome import Decision
 
-__all__ = ["OPERATOR_KIND", "correct_operators", "install", "runs_uncompiled"]
-
 OPERATOR_KIND = "operator"  # the kind of these decisions
 # A key of torch's caches has the graph, and not what a fake kernel returns: tried on torch 2.13 and 2.15.
 _CACHES = " (once it is right, delete Inductor's cache: code that was made with it is used again)"

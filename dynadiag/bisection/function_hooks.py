@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["hook_function", "reachable_functions"]
-
 _LIBRARY_PACKAGES = frozenset({"torch", "functorch", "dynadiag"}) | sys.stdlib_module_names
 _MAX_OBJECTS = 5_000  # objects; a backend's own functions are found early, and the data that it holds may be large
 _PLACEHOLDER = "called"

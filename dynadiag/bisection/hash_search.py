@@ -17,8 +17,6 @@ from collections.abc import Callable, Collection, Sequence, Set
 
 from dynadiag.trial.plan import hash_bits
 
-__all__ = ["Speculate", "find_culprit_sets", "find_minimal_set", "suffixes"]
-
 Fails = Callable[[frozenset[str]], bool]  # whether it fails with only these decisions on
 # Runs the trials of several sets in parallel before `Fails` needs them. With the flag, each set may be the answer: then
 # the trial without the set is run too.

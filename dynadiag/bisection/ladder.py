@@ -11,18 +11,6 @@ from dynadiag.trial.decision_kinds import REPORTED_KINDS
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import RUNGS, Plan
 
-__all__ = [
-    "TRITON",
-    "LadderResult",
-    "labeled_rung",
-    "missing_reason",
-    "not_run_reason",
-    "run_ladder",
-    "rung_plan",
-    "rungs_to_try",
-    "top_rung",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LadderResult:

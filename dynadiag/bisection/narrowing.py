@@ -19,19 +19,6 @@ from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.trial.outcome import Decision, Outcome
 from dynadiag.trial.plan import INTERMEDIATES, Plan, Switch
 
-__all__ = [
-    "Direction",
-    "FailingPart",
-    "compared_values",
-    "describe_diverged_value",
-    "find_direction",
-    "find_inlined_frames",
-    "find_inlined_value",
-    "find_needed_graphs",
-    "find_nodes",
-    "find_suspects",
-]
-
 _LATER_KINDS = ("kernel", "fusion")  # kinds later than the lowerings: if they explain the failure, they are the answer
 
 

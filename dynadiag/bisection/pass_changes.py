@@ -10,8 +10,6 @@ from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import PassApplied
 
-__all__ = ["GraphBefore", "report_nodes"]
-
 
 class GraphBefore:
     """A graph before a pass, as text: the pass changes the nodes themselves. Empty where no trial asks for passes."""

@@ -21,8 +21,6 @@ from dynadiag.recording.reader import Recording
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.typed_json import dump, load, to_data
 
-__all__ = ["TrialLog", "outcome_to_json"]
-
 _MAX_TAIL = 4000  # characters of a trial's output that are kept in its row
 
 

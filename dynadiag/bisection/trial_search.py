@@ -15,8 +15,6 @@ from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
 
-__all__ = ["LabeledPlan", "TrialSearch", "fresh_key"]
-
 _HANG_SLACK = 10.0  # seconds; a trial hangs if it takes this plus ten times the slowest that passed
 _HANG_FACTOR = 10.0
 _MIN_HANG_FACTOR = 2.0  # at least this times the slowest that passed since: trials lower down compile more

@@ -18,8 +18,6 @@ from dynadiag.torch_private import bisect as torch_private
 from dynadiag.trial.context import TRIAL
 from dynadiag.trial.events import DecisionWithdrawn
 
-__all__ = ["hook_user_passes"]
-
 _called_passes: list[str] = []  # keys of the passes called so far
 
 

@@ -22,8 +22,6 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ENVIRONMENT_OF_RUNG", "EXIT_CODES", "Culprit", "InterruptedSearch", "Verdict", "first_few", "verdict_text"]
-
 EXIT_CODES = {"found": 0, "passes": 3, "fails_uncompiled": 4, "flaky": 5, "stopped": 5}
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from dynadiag.capture.code_locations import frame_data, is_stdlib_or_torch
 from dynadiag.torch_private import capture as torch_private
 
-__all__ = ["LaterCalls"]
-
 _Place = tuple[str, int]  # file and line
 
 

@@ -18,8 +18,6 @@ from dynadiag.explanation.state_remedies import STATES
 from dynadiag.explanation.tensor_remedies import TENSORS, markable_sizes
 from dynadiag.explanation.value_remedies import VALUES
 
-__all__ = ["REMEDIES", "advise_on"]
-
 # In this order: of several that fit, the first that ends the recompile leads.
 _FITTING: tuple[Remedy[RecompileCase], ...] = (
     Remedy(

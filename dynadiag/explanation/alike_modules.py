@@ -14,8 +14,6 @@ from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.guards import guarded_class
 from dynadiag.recording.torch_text.sources import module_items
 
-__all__ = ["AlikeModules", "alike_modules"]
-
 _FEWEST = 8  # modules: of fewer, compiling them apart spares little
 
 

@@ -14,8 +14,6 @@ from dynadiag.explanation.identity import Function, enclosing_function, nodes_of
 from dynadiag.recording.records import Frame, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_steps
 
-__all__ = ["Made", "made_at"]
-
 _COPIES = ("num_workers", "pin_memory")  # arguments of a DataLoader with which a batch is another tensor
 
 

@@ -14,29 +14,6 @@ from dynadiag.explanation.branches import called_name, is_caught
 from dynadiag.explanation.identity import enclosing_function, nodes_of
 from dynadiag.recording.records import Span
 
-__all__ = [
-    "becomes_list",
-    "branch_on_size",
-    "call_at",
-    "called_beside",
-    "called_in_condition",
-    "calls_at",
-    "decides_a_loop",
-    "defined_class",
-    "drawn_at",
-    "handled_lines",
-    "has_company",
-    "is_condition",
-    "is_context_manager",
-    "is_iterated",
-    "is_last",
-    "is_loop_condition",
-    "only_raises",
-    "takes_packed",
-    "unsplittable_block",
-    "writes_through",
-]
-
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENTERED_AGAIN = re.compile(r"torch\.|(contextlib\.)?nullcontext\b")  # context managers that Dynamo knows
 

@@ -12,30 +12,6 @@ from collections.abc import Sequence
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.recording.records import Span
 
-__all__ = [
-    "KEPT",
-    "SHOWN",
-    "SIZED",
-    "Tested",
-    "called_name",
-    "compared",
-    "condition_at",
-    "is_caught",
-    "is_of_an_operand",
-    "kept_by",
-    "kept_side",
-    "may_resize",
-    "only_shows",
-    "raises",
-    "required_at",
-    "shows",
-    "tensor_condition",
-    "tests_at",
-    "tests_of",
-    "text_of",
-    "written_in_place",
-]
-
 Tested = ast.If | ast.While | ast.IfExp
 # Calls that take sizes.
 SIZED = frozenset(

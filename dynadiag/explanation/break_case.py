@@ -56,8 +56,6 @@ from dynadiag.recording.code_origin import module_at
 from dynadiag.recording.records import EXPORT, Break, BreakFacts, Frame, SkippedFrame, Span
 from dynadiag.recording.torch_text.breaks import is_in_loop, saw_no_tensor
 
-__all__ = ["CHECKPOINT", "BreakCase", "Condition", "Needs", "is_kind", "theirs", "when", "wrapper_of"]
-
 _NEUTRAL = {"mul_": "1.0", "div_": "1.0", "add_": "0.0", "sub_": "0.0"}  # operators in place: what changes nothing
 CHECKPOINT = "tag_activation_checkpoint"  # torch's higher-order operator for torch.utils.checkpoint
 _ITEMS = ("GB0109", "GB0124")  # tolist() and item() in torch's registry

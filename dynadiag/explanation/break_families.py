@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from dynadiag.recording.torch_text.break_types import family_name
 
-__all__ = ["FAMILIES", "Family", "family"]
-
 
 @dataclass(frozen=True, slots=True)
 class Family:

@@ -22,9 +22,6 @@ from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
 
-__all__ = ["BREAKS", "FAMILIES", "REMEDIES", "break_advice"]
-
-
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
     {"wrapper.ddp", "wrapper.fsdp2", "exception.check", "assert.shapes", "assert.async", "failed.no_fake"}

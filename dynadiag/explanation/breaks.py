@@ -33,8 +33,6 @@ from dynadiag.recording.code_origin import (
 from dynadiag.recording.records import EXPORT, Break, SkippedFrame, Span
 from dynadiag.recording.torch_text.reasons import without_address
 
-__all__ = ["break_findings", "group_breaks", "operator_error", "roots"]
-
 _RECONSTRUCTION = frozenset({"GB0092", "GB0093", "GB8335"})
 _RECOMPILE_LIMIT = "GB0039"
 _MAX_ERROR = 200  # characters of an exception in a title

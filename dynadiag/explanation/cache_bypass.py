@@ -20,8 +20,6 @@ from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import CacheLookup, Compile, Span
 from dynadiag.recording.torch_text.reasons import BypassFacts, read_bypass, without_address
 
-__all__ = ["CACHES", "BypassReason", "bypass_findings", "explain_bypass"]
-
 _NAMES = {"aot_autograd": "the AOTAutograd cache", "fx_graph": "the FX graph cache", "precompile": "precompiled code"}
 _AUTOCAST = ("_enter_autocast", "_exit_autocast")
 _AUTOGRAD_FUNCTION = ("autograd_function_apply", "FunctionCtx")

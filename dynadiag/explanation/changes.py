@@ -17,20 +17,6 @@ from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure, Recompile
 from dynadiag.recording.torch_text.sources import ends_in_attribute, hooked_module, last_name, numbered_items
 
-__all__ = [
-    "GuardChange",
-    "by_frequency",
-    "causes",
-    "changes",
-    "explaining_sorts",
-    "fingerprint",
-    "main_changes",
-    "nearest_entry_failures",
-    "own_failures",
-    "sort_of",
-    "without_consequences",
-]
-
 _OF_CONDITIONS = ("shape", "size", "value")  # sorts of failures that a condition and its terms have
 _EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
 _HELD_IN = ("_buffers", "_parameters", "_modules")  # where a module keeps such attributes

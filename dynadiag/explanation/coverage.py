@@ -15,8 +15,6 @@ import msgspec
 from dynadiag.explanation.formatting import count
 from dynadiag.explanation.source import ExplainedRecording, first_payload
 
-__all__ = ["COVERAGE", "Coverage", "FunctionCoverage", "mostly_uncompiled", "read_coverage", "share_text"]
-
 COVERAGE = "dynadiag_coverage"  # the kind of the event
 
 Calls: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]

@@ -34,16 +34,6 @@ from dynadiag.recording.torch_text.reasons import (
 )
 from dynadiag.recording.torch_text.sources import input_names
 
-__all__ = [
-    "CUDA_GRAPHS",
-    "CUDA_GRAPH_EVENTS",
-    "OVERWRITTEN",
-    "CudaGraph",
-    "cuda_graph_findings",
-    "read_cuda_graphs",
-    "with_input_names",
-]
-
 SKIP, AGAIN = "dynadiag_cuda_graph_skip", "dynadiag_cuda_graph_again"  # the kinds of the recorder's events
 _METRICS = {"compilation_metrics": False, "bwd_compilation_metrics": True}  # kind -> whether it is of backward code
 SPLIT = "dynadiag_cuda_graph_split"

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from dynadiag.explanation.findings import Fact, Finding
 from dynadiag.recording.records import Break, Span
 
-__all__ = ["Raised", "link_exceptions", "raised_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Raised:

@@ -53,8 +53,6 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.torch_text.sources import as_called, base_of
 
-__all__ = ["Explanation", "explain"]
-
 _ERROR = "dynamo_error"  # the artifact with the traceback of a failed compile
 _KEPT = (("fx_graph", "hit"), ("fx_graph", "miss"))  # look-ups after which the code of a graph is in the cache
 _CODE = "inductor_output_code"  # the event with a generated module

@@ -33,8 +33,6 @@ from dynadiag.recording.torch_text.expressions import as_written, joins_sizes, s
 from dynadiag.recording.torch_text.failures import read_failure, without_reference
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["LOADERS", "RETURNED", "WRITERS", "ExportCase", "qualified"]
-
 _CONVERTS = frozenset({"int", "float"})
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dynadiag.explanation.export_case import LOADERS, RETURNED, WRITERS, ExportCase
 from dynadiag.explanation.remedy import Remedy, Trial, copied
 
-__all__ = ["EXPORTS"]
-
 _Needs = Callable[[ExportCase], Mapping[str, str] | None]
 
 

@@ -26,8 +26,6 @@ from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_n
 from dynadiag.recording.records import EXPORT, Span
 from dynadiag.recording.torch_text.expressions import undecided_in
 
-__all__ = ["export_findings", "read_exports"]
-
 _MOST_LINES = 3  # lines with guards on a size, or with calls, that are told
 
 

@@ -10,8 +10,6 @@ from dynadiag.explanation.remedy import Remedy, Slots, Trial, advise, slots_if, 
 from dynadiag.recording.records import Compile
 from dynadiag.recording.torch_text.failures import FailureFacts
 
-__all__ = ["FAILURES", "FailureCase", "failure_advice"]
-
 _OF_PROGRAM = ("UserError", "UncapturedHigherOrderOpError")  # Dynamo's, of the program: no compiler is at fault
 _INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's own, which say nothing to a user
 

@@ -19,8 +19,6 @@ from dynadiag.recording.torch_text.expressions import as_written
 from dynadiag.recording.torch_text.failures import FailureFacts, read_failure
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["failure_findings", "operation_of", "stage_of", "telling_line"]
-
 _MAX_LINE = 300  # characters of the telling line
 # The folders of torch that tell the stage: the last one that the traceback passes.
 _STAGES = (

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
 from dynadiag.explanation.remedy import Remedy, Trial, copied
 
-__all__ = ["USUAL"]
-
 _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _VERSIONS = {
     "requires_gradients": ("2.11", "2.13", "2.14"),  # 2.15 reports its break otherwise

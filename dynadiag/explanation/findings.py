@@ -13,8 +13,6 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.runtime_cost import CallCost
 from dynadiag.recording.records import Frame, Span
 
-__all__ = ["Advice", "Cost", "Fact", "Finding", "ranked"]
-
 _SEVERITIES = ("error", "warning", "note")
 
 

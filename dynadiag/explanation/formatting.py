@@ -6,22 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-__all__ = [
-    "STATUS_WORDS",
-    "brief",
-    "brief_pair",
-    "count",
-    "duration",
-    "first_line",
-    "list_counted",
-    "list_lines",
-    "list_some",
-    "short_duration",
-    "shorten",
-    "si_number",
-    "size_text",
-]
-
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 _THOUSANDS = ("", "k", "M", "G", "T", "P")

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from dynadiag.explanation.registry import Registry
 
-__all__ = ["GLOSSARY", "explain_words"]
-
 GLOSSARY = {
     # How a program is compiled
     "graph break": "A place that Dynamo cannot put in a graph. The graph ends there, Python runs that line, and "

@@ -11,8 +11,6 @@ from dynadiag.recording.records import GuardFailure, Symbol
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import ARGUMENTS, source_text
 
-__all__ = ["describe_change", "described", "what_changed"]
-
 _MOST_TITLE = 60  # columns of a condition in a title
 
 

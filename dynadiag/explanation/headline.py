@@ -18,8 +18,6 @@ from dynadiag.explanation.warm_up import WarmUp
 from dynadiag.recording.code_origin import is_torch_file, user_span
 from dynadiag.recording.records import FULL, INTERRUPTED, Compile, SkippedFrame
 
-__all__ = ["Headline", "headline"]
-
 # Where the size limit of a recording (`--limit`) hides what came later.
 _FULL = "The recording reached its size limit before the end (`--limit GB`)."
 _FULL_EARLY = "The recording reached its size limit: what was compiled later is not known. `--limit GB` raises it."

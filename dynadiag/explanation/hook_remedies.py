@@ -9,8 +9,6 @@ from dynadiag.explanation.recompile_case import Needs, RecompileCase
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.recording.torch_text.sources import hooked_module, source_text
 
-__all__ = ["HOOKS"]
-
 
 def _hooks(*, of_instances: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:

@@ -16,8 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from dynadiag.recording.records import Span
 
-__all__ = ["computed_names", "enclosing_function", "identity", "local_number", "nodes_of", "parsed", "place_text"]
-
 _MAX_TEXT = 200  # characters of source in an identity; of more there is a digest
 _MAX_SOURCE = 2_000_000  # characters of a file that is parsed
 _Node = TypeVar("_Node", bound=ast.AST)

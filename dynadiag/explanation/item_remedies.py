@@ -9,8 +9,6 @@ from dynadiag.explanation.value_remedies import ATTRIBUTES
 from dynadiag.recording.torch_text.guards import was_empty
 from dynadiag.recording.torch_text.sources import is_global, last_name, local_name, source_text
 
-__all__ = ["ITEMS"]
-
 
 def _length(case: RecompileCase) -> bool:
     return case.sort == "length" and case.fact.index is None

@@ -12,8 +12,6 @@ from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.remedy import Remedy, Trial, advise, copied
 from dynadiag.explanation.unknown_values import NumberCondition
 
-__all__ = ["NUMBERS", "number_advice"]
-
 _Needs = Callable[[NumberCondition], Mapping[str, str] | None]
 
 

@@ -11,8 +11,6 @@ from dynadiag.explanation.blocks import call_at
 from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
 from dynadiag.explanation.remedy import Remedy, Trial
 
-__all__ = ["OUTPUT"]
-
 _REORDER = "torch._dynamo.config.reorderable_logging_functions"
 _AFTERWARDS = "the call then comes after the graph and breaks nothing."
 _LOST = "With `reorderable_logging_functions` torch loses what a function prints that it inlines."

@@ -10,8 +10,6 @@ from dynadiag.recording.code_origin import is_generated_file, is_stdlib_file, is
 from dynadiag.recording.package_files import PackageFiles
 from dynadiag.recording.records import Frame
 
-__all__ = ["Owner", "entry_frame", "owner_and_entry", "owner_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:

@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from dynadiag.recording.records import GuardFailure
 
-__all__ = [
-    "backend_change",
-    "dispatch_change",
-    "explains_dispatch",
-    "is_other_device",
-    "key_changes",
-    "setting_words",
-    "state_words",
-]
-
 _PRECISION = "cuda_matmul_precision"  # 2.15, `allow_tf32` before
 _PRECISIONS = {"0": "the default", "1": "IEEE", "2": "TF32", "3": "bfloat16"}  # at::Float32Precision
 _SWITCH = {"True": "on", "False": "off"}

@@ -16,8 +16,6 @@ from dynadiag.recording.code_origin import is_generated_file, is_user_file, shor
 from dynadiag.recording.records import Frame, Span, ended_by
 from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
-__all__ = ["DOUBLE_BACKWARD", "bad_end", "program_findings"]
-
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
 _OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
 _INTERRUPT = "builtins.KeyboardInterrupt"

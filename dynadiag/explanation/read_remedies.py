@@ -5,8 +5,6 @@ from __future__ import annotations
 from dynadiag.explanation.break_case import Condition, is_kind, theirs, when
 from dynadiag.explanation.remedy import Remedy, Trial
 
-__all__ = ["READS"]
-
 _DATA, _DYNAMIC_SHAPE, _ITEM = "GB0033", "GB0036", "GB0124"  # the numbers of torch's registry
 
 

@@ -16,19 +16,6 @@ from dynadiag.explanation.identity import enclosing_function, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
 
-__all__ = [
-    "DICTS",
-    "added_item",
-    "assignment",
-    "counted_inside",
-    "key_place",
-    "keyword_at_times",
-    "makes_dict",
-    "number_sizes",
-    "number_use",
-    "set_inside",
-]
-
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")

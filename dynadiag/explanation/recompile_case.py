@@ -23,18 +23,6 @@ from dynadiag.recording.code_origin import is_torch_file, short_place
 from dynadiag.recording.records import Frame, GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import argument_description, holder_of, local_name, source_text
 
-__all__ = [
-    "Needs",
-    "RecompileCase",
-    "cases_of",
-    "changing_source",
-    "is_from_before_break",
-    "is_special_size",
-    "of_sort",
-    "own_changes",
-    "place_text",
-]
-
 _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
 _FROM_BEFORE = ("size", "shape", "value", "length")  # parts of what a function may have computed before a break
 

@@ -31,8 +31,6 @@ from dynadiag.recording.records import Compile, Frame, Recompile, Span
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
 
-__all__ = ["recompile_findings"]
-
 _SHORT = 8  # causes of one recompile that stand in a short report
 
 _DECORATOR = "/torch/utils/_contextlib.py"  # of torch.no_grad, torch.inference_mode and their like

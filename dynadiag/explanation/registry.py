@@ -27,8 +27,6 @@ from dynadiag.recording.torch_text.break_types import (
     plain_text,
 )
 
-__all__ = ["BreakEntry", "Registry", "installed_torch", "specific_hints"]
-
 _PLACE = ("_dynamo", "graph_break_registry.json")  # in torch 2.11 to 2.15
 
 

@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 from dynadiag.explanation.findings import Advice
 
-__all__ = ["MOST", "Remedy", "Slots", "Subject", "Trial", "advise", "copied", "slots_if", "slotted", "tried"]
-
 _ASIDES = (
     "apart",
     "copy",

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["Rule", "RuleView"]
-
 _SIGNS = {"error": "✗", "break": "⚠", "recompile": "↻"}
 
 

@@ -12,8 +12,6 @@ from dynadiag.recording.json_values import int_or_none
 from dynadiag.recording.records import Frame
 from dynadiag.recording.torch_text.reasons import without_address
 
-__all__ = ["RunEnd", "read_end", "read_frames"]
-
 _MESSAGE = 300  # characters of an exception's message
 
 

@@ -31,17 +31,6 @@ from dynadiag.recording.records import (
 )
 from dynadiag.recording.torch_text.guards import guarded_class, is_class_of_torch
 
-__all__ = [
-    "DDP",
-    "Export",
-    "FunctionKey",
-    "RunRecords",
-    "compiled_within_ddp",
-    "function_key",
-    "method_classes",
-    "torch_objects",
-]
-
 FunctionKey: TypeAlias = tuple[str | None, int | None, str]
 
 DDP = "DistributedDataParallel."  # with which the names of its methods begin

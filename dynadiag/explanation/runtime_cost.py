@@ -21,18 +21,6 @@ import msgspec
 from dynadiag.explanation.source import ExplainedRecording, first_payload
 from dynadiag.recording.records import Break, Compile
 
-__all__ = [
-    "WARM",
-    "CacheEntryRun",
-    "CallCost",
-    "CodeRun",
-    "WarmCalls",
-    "costs",
-    "entries",
-    "read_warm_calls",
-    "total",
-]
-
 WARM = "dynadiag_warm"  # the kind of the event
 
 # What was measured: never less than nothing, and finite, as JSON has no other numbers.

@@ -14,8 +14,6 @@ import msgspec
 
 from dynadiag.explanation.source import ExplainedRecording, first_event_data, first_payload
 
-__all__ = ["RecordedSearch", "SearchCulprit", "SearchVerdict", "read_search", "safe_options"]
-
 _FLAGS = frozenset({"--accuracy", "--fresh"})
 _OPTIONS_WITH_VALUE = {
     "--rtol": re.compile(r"[\d.e+-]+"),

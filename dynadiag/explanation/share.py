@@ -16,9 +16,6 @@ from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_resume_function, is_user_file, original_name
 from dynadiag.recording.records import Break, Compile, Span
 
-__all__ = ["UncompiledRest", "share_text", "uncompiled_rest"]
-
-
 _WHOLE = (ast.Try, ast.TryStar, ast.For, ast.While)
 _COMPOUND = (*_WHOLE, ast.If, ast.With)
 

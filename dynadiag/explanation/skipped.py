@@ -20,8 +20,6 @@ from dynadiag.recording.code_origin import is_resume_function, is_torch_file, or
 from dynadiag.recording.json_values import int_or_none, list_or_empty
 from dynadiag.recording.records import GENERATOR, NO_OPERATION, Compile, SkippedFrame, Span
 
-__all__ = ["SKIPPED", "read_later_calls", "read_modes", "uncompiled_findings", "with_later_calls", "with_operators"]
-
 SKIPPED_FOR_MODE: Remedy[SkippedForMode] = Remedy(
     "skipped.mode",
     'Make the call under the mode uncompiled: `with torch.compiler.set_stance("force_eager"):` around it. torch then '

@@ -23,15 +23,6 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = [
-    "ExplainedRecording",
-    "event_data",
-    "first_event_data",
-    "first_payload",
-    "package_files",
-    "recorded_variables",
-]
-
 T = TypeVar("T")
 
 

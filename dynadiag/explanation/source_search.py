@@ -11,16 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dynadiag.explanation.identity import nodes_of
 from dynadiag.recording.records import Span
 
-__all__ = [
-    "begins_thread",
-    "call_span",
-    "definition_span",
-    "method_of_compiled",
-    "option_number",
-    "option_span",
-    "return_line",
-]
-
 # Methods of every `nn.Module`: to call one compiles nothing, and is not meant to.
 _OF_EVERY_MODULE = frozenset(
     {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "compile", "apply", "requires_grad_"}

@@ -6,8 +6,6 @@ from dynadiag.explanation.process_state import backend_change
 from dynadiag.explanation.recompile_case import RecompileCase, of_sort
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 
-__all__ = ["STATES"]
-
 _SWITCHED = "that is different code, and one compile for each is expected. Warm up both: a later switch compiles none."
 
 

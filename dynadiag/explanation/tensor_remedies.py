@@ -21,8 +21,6 @@ from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import excludes_zero_and_one, is_plain_range
 from dynadiag.recording.torch_text.sources import argument_description, source_text, without_part
 
-__all__ = ["TENSORS", "markable_sizes"]
-
 _CACHES = "/transformers/cache_utils.py"  # the classes of key-value caches
 _MOST_DIMENSIONS = 4  # of sizes that are named one by one; with more, dynamic=True says it shorter
 

@@ -14,9 +14,6 @@ from dynadiag.explanation.changes import by_frequency, main_changes
 from dynadiag.explanation.guard_text import what_changed
 from dynadiag.recording.records import Compile, Guard, GuardFailure, Recompile, Seconds
 
-__all__ = ["PARTS", "CompileTime", "PhaseShare", "Timing", "shares", "timing"]
-
-
 PARTS = ("dynamo", "aot", "backend", "inductor", "codegen", "cached", "other")
 _SLOW = 10.0  # seconds of a compile from which on it is worth while to compile its modules apart
 

@@ -31,19 +31,6 @@ from dynadiag.explanation.rebinding import makes_dict
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.records import Break, Span, Symbol
 
-__all__ = [
-    "TO_A_NUMBER",
-    "NumberCondition",
-    "asked_decision",
-    "branch_decision",
-    "ends_loop",
-    "number_names",
-    "taken_number",
-    "takes_from_arguments",
-    "undecided",
-    "uses_of_number",
-]
-
 TO_A_NUMBER = "aten._local_scalar_dense"  # the operator of item() and tolist()
 _TAKES = frozenset({"item", "tolist", "int", "float", "bool"})  # calls that take numbers out of a tensor
 _KNOWN = frozenset({"numel", "dim", "size", "len", "isinstance", "hasattr", "type", "ndimension", "is_floating_point"})

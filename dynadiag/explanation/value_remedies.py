@@ -21,8 +21,6 @@ from dynadiag.recording.torch_text.sources import (
     source_text,
 )
 
-__all__ = ["ATTRIBUTES", "TENSOR_INSTEAD", "VALUES"]
-
 
 def _type_of(fact: GuardFailure) -> str:
     """What sort of a number a value was: "other" of what is none."""

@@ -16,18 +16,6 @@ from dynadiag.explanation.source import ExplainedRecording
 from dynadiag.recording.records import NodeFacts, NodeValue, StoredNodeValue, ValuesCall, ValueSummary
 from dynadiag.recording.torch_text.sources import attribute_name
 
-__all__ = [
-    "EPSILON",
-    "OVERFLOW",
-    "ValueTable",
-    "bounds_text",
-    "element_count",
-    "operator_name",
-    "overflows",
-    "range_text",
-]
-__all__ += ["read_values", "sizes", "value_findings"]
-
 # The machine epsilon of each floating type (IEEE 754, and bfloat16's 8 bits). A complex type has that of its parts.
 EPSILON = {
     "float16": 2.0**-10,

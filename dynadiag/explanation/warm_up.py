@@ -20,8 +20,6 @@ from dynadiag.recording.records import (
     Symbol,
 )
 
-__all__ = ["AfterWarmUp", "WarmUp", "no_warm_up", "read_warm_up"]
-
 MARK, LAST_CALL = "dynadiag_warm_up", "dynadiag_last_warm_call"  # artifacts: the end of it, and of its last call
 _BACKWARD = "bwd_compilation_metrics"
 

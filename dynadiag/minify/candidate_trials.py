@@ -26,8 +26,6 @@ from minifier.graph_problem import Case, copy_case
 from minifier.previous_call import previous_inputs
 from minifier.torch_private import restore_torch_state
 
-__all__ = ["CandidateTrials", "CompileSettings", "draws_random"]
-
 _TEXT_FILE = "repro.py"  # the file name of a text
 
 

@@ -10,8 +10,6 @@ from torch.fx import GraphModule
 
 from dynadiag.minify.torch_settings import TorchSnapshot
 
-__all__ = ["CapturedCall", "ProgramThreads"]
-
 
 @dataclass(slots=True)
 class ProgramThreads:

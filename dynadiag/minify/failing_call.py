@@ -12,8 +12,6 @@ from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import load
 
-__all__ = ["COMPARISON_FAILURES", "FailingCall", "find_failing_call"]
-
 COMPARISON_FAILURES = ("exception", "exit")  # kinds of failure by which a program may report a wrong result itself
 _AFTER_THE_CALL = (
     *COMPARISON_FAILURES,

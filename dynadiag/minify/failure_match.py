@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["matches_memory_corruption", "reproduces", "same_failure_in_part", "same_failure_standalone"]
-
 _DIFFERENCES = ("differs in", "uncompiled raises", "share memory", "strides", "shape", "dtype", "outputs instead")
 
 

@@ -22,8 +22,6 @@ from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import AS_WRITTEN, Plan
 from dynadiag.trial.program import Program
 
-__all__ = ["ValuesCompared", "with_follow_up"]
-
 _SHOWS = ("dynadiag.minify.shown_values", "show_values")  # it loads torch
 _UNCOMPILED = rung_plan(Plan(), "uncompiled")
 _MAX_NEIGHBOURS = 8  # each costs a compile; a reduced program rarely has more options

@@ -44,8 +44,6 @@ from dynadiag.trial.rank import this_rank
 from dynadiag.trial.signature import signature_of
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["install"]
-
 _PACKAGES_ROOT = Path(__file__).parent.parent.parent
 _MAX_REPORTS = 2000  # begins and ends to report; a failure after more calls counts as one of the program itself
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from dynadiag.trial.events import LaunchedJob
 
-__all__ = ["JobForm", "forms_of_job"]
-
 _FAKE_STORE = "torch.testing._internal.distributed.fake_pg"
 _RUN = """
 def run_rank(rank_number, rank_port):

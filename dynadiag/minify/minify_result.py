@@ -16,20 +16,6 @@ from dynadiag.render.printer import Printer
 from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.signature import Signature
 
-__all__ = [
-    "EXIT_CODES",
-    "ComparedDocument",
-    "Interrupted",
-    "MinifyDocument",
-    "MinifyResult",
-    "NeighbourDocument",
-    "ValueRow",
-    "culprit_names",
-    "minify_document",
-    "result_text",
-    "sizes",
-]
-
 EXIT_CODES = {
     "passes": 3,
     "fails_uncompiled": 4,

@@ -40,8 +40,6 @@ from dynadiag.trial.remote_task import STOP_TIMEOUT, TaskResult, run_task
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import dump
 
-__all__ = ["HOOKS", "RECORD", "Interrupted", "MinifyRequest", "minify"]
-
 HOOKS = (*BISECT_HOOKS, "dynadiag.minify.hooks")
 RECORD = (*REPORTED_KINDS, GRAPH_CALLS)  # what each rung reports: a bisection that reports it too has made these trials
 _MAX_SEEDS = 3  # a failure that shows with none of three seeds is rare: it has shown in two or three runs before

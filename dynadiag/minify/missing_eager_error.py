@@ -21,8 +21,6 @@ from minifier.simplify.shapes import shrink_all_sizes, shrink_one_axis, shrink_o
 from minifier.simplify.simplifier import Variants
 from minifier.tensors import map_leaves
 
-__all__ = ["reduce_missing_eager_error"]
-
 _PASSES: tuple[Variants, ...] = (
     shrink_all_sizes,
     shrink_one_size,

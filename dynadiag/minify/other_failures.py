@@ -8,8 +8,6 @@ from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan, Switch, hash_bits
 
-__all__ = ["FRAME", "look_for_other_failures"]
-
 FRAME = "frame"  # the kind of decision
 _MAX_TRIALS = 4  # Python runs the frame, Dynamo then compiles the functions that it calls, and fails in one of these
 

@@ -10,8 +10,6 @@ import torch
 from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.torch_private import pattern_registrations as torch_private
 
-__all__ = ["pattern_expression", "registered_patterns", "registration_source"]
-
 _MODULE = "torch._inductor.pattern_matcher"
 _PASSES = ("pass_dict", "pass_dicts")
 

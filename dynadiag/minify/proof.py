@@ -33,8 +33,6 @@ from dynadiag.trial.runner import Runner
 from dynadiag.trial.sandbox import default_inductor_cache
 from dynadiag.trial.signature import Signature
 
-__all__ = ["HANG_LEAST", "ReproBisection", "ReproTrialLog", "matcher_of", "prove", "search_of_repro", "with_culprits"]
-
 _MAX_MACHINE_CHECK = 3000  # bytes of source; the longest of torch 2.13 has 459
 _FRESH_TIMEOUT = 180.0  # seconds for a fresh process with empty caches; the longest seen on a busy machine took 75
 # A compile that passes: the time limit of a hang is derived from its time. With empty caches it took 53 to 134 s on a

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from minifier.source import MergeError
 
-__all__ = ["with_test_call"]
-
 _BUILT_IN = {  # fixtures of pytest, as expressions
     "tmp_path": "pathlib.Path(tempfile.mkdtemp())",
     "monkeypatch": "pytest.MonkeyPatch()",

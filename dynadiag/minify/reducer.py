@@ -60,8 +60,6 @@ from minifier.torch_private import is_transform_boundary
 from minifier.triton_launches import replace_kernel_calls
 from minifier.vmap_folding import fold_vmaps
 
-__all__ = ["reduce_and_exit"]
-
 _MAX_WIDTH = 4  # a size takes up to four values before the next one is tried: more candidates at once are in vain
 _ALONE = "run by itself, outside of the program, "
 _SLACK, _FACTOR = 60.0, 10.0  # for the time limit of a candidate: a busy machine slows a compile tenfold

@@ -11,23 +11,6 @@ from dynadiag.trial.events import TrialEvent
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
-__all__ = [
-    "COMPARED_GRAPH_CALLS",
-    "FAILED_LOWERING",
-    "GRAPH_CALLS",
-    "INDUCTOR_RANDOM",
-    "KERNEL_REACHED",
-    "LOWERING_STARTED",
-    "PASSES_AT_KERNEL",
-    "CandidateTried",
-    "GraphCaptured",
-    "InputsKept",
-    "ReductionEnded",
-    "ReductionRefused",
-    "ReductionTask",
-    "ReproWritten",
-]
-
 # Kinds of events that a plan can ask the hooks to record.
 GRAPH_CALLS = "call"  # begin and end of each call of a graph: "begin run 0 3", "end run 0 3" (graph 0, call 3)
 COMPARED_GRAPH_CALLS = "compared call"  # as GRAPH_CALLS, and each call is compared with an uncompiled one

@@ -7,8 +7,6 @@ import textwrap
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["add_header_line", "comment", "strip_directories", "without_tolerance"]
-
 _WIDTH = 100
 _MAX_MESSAGE_LINES = 3  # lines of a message in the header; the whole message is in the recording
 # Also after a compiler's -I and -L. What follows the "https:/" of a link is none.

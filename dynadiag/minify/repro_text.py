@@ -16,8 +16,6 @@ from dynadiag.minify.repro_header import comment, without_tolerance
 from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.trial.signature import Signature
 
-__all__ = ["ReproSpec", "call_sites", "header"]
-
 _KINDS = {"wrong_result": "wrong result", "nan": "NaN or infinity where uncompiled is finite", "signal": "crash"}
 
 

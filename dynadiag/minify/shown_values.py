@@ -16,8 +16,6 @@ import torch
 from dynadiag.minify.follow_up import ValuesCompared
 from dynadiag.trial.context import TRIAL
 
-__all__ = ["show_values"]
-
 _MAX_SHOWN = 4  # places: a reader looks at one or two
 _MAX_PLAIN = 8  # values of a list that are shown together
 _MAX_TEXT = 80  # characters of a value that is no number

@@ -22,8 +22,6 @@ import torch
 
 from dynadiag.torch_private import minify as torch_private
 
-__all__ = ["CannotExportError", "SourceExporter"]
-
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 

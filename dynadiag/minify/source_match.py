@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from dynadiag.trial.signature import Signature, normalise
 
-__all__ = ["is_raised_by_program", "same_failure_of_source", "values_differ"]
-
 # These frames raise on behalf of their caller, which says what went wrong.
 _RAISING_HELPERS = re.compile(r" in (unimplemented\w*|raise_\w+|_?assert\w*|_check(_with)?|format_\w+)$")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"|`([^`]*)`")

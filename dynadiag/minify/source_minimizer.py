@@ -32,8 +32,6 @@ from minifier.source.assertions import (
     with_plain_values,
 )
 
-__all__ = ["enlarge_hang", "look_for_next_failure", "reduce_program"]
-
 ASSERTION = Signature("exception", "AssertionError", "", cause="AssertionError", rung="eager", frames=("program",))
 _MAX_STATEMENTS = 4  # that are left out, one after the other
 _MAX_FORMS = 6  # of a program without one statement

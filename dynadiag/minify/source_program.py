@@ -13,8 +13,6 @@ from dynadiag.minify.pytest_call import with_test_call
 from dynadiag.trial.program import Program, TargetError
 from minifier.source import MergeError, merge_program
 
-__all__ = ["ProgramSource", "insert_first", "read_program"]
-
 _MAX_FILE, _MAX_NAME = 1 << 20, 200  # bytes of a file that candidates get, and characters of its name
 _CALL = "call = {name}()\ntorch.compile(call[0])(*call[1], **(call[2] if len(call) == 3 else {{}}))\n"
 

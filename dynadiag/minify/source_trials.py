@@ -29,8 +29,6 @@ from dynadiag.trial.signature import Signature
 from dynadiag.trial.typed_json import load
 from minifier.source import Observed, fill_memory, observer_file
 
-__all__ = ["FILE", "OUTPUT_DIFFERS", "UNCOMPILED", "SourceTrials", "source_trials"]
-
 FILE = "repro.py"  # the name of a candidate's file
 _PREFIX = "source "  # of the keys of these trials in the trial log
 UNCOMPILED = Plan(rung="uncompiled", caches=False)

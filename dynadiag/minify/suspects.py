@@ -7,8 +7,6 @@ from dataclasses import replace
 from dynadiag.minify.reduction_task import FAILED_LOWERING, KERNEL_REACHED, LOWERING_STARTED
 from dynadiag.trial.outcome import Outcome
 
-__all__ = ["nodes_to_try", "outcome_to_keep", "reaches_kernel"]
-
 _KEPT = (FAILED_LOWERING, KERNEL_REACHED)
 _MAX_SINGLE_SUSPECTS = 3  # with more suspects than this, all are first tried together
 

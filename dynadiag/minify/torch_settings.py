@@ -20,16 +20,6 @@ from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import monkeypatches
 
-__all__ = [
-    "ASSUME_STATIC",
-    "DEFINITION_STARTS",
-    "TorchSetting",
-    "TorchSnapshot",
-    "changed_settings",
-    "settings_source",
-    "use_fake_process_groups",
-]
-
 ASSUME_STATIC = "torch._dynamo.config.assume_static_by_default"  # False if sizes are symbolic from the first call
 
 # Options that trials set themselves, or that do not affect the compiled code.

@@ -28,9 +28,6 @@ from minifier.previous_call import previous_inputs
 from minifier.tensors import copy_values, leaves
 from minifier.triton_launches import launched_kernel
 
-__all__ = ["WrittenRepro", "write_repro"]
-
-
 _MAX_USER_LINES = 4  # lines of the user's program in the header; a reduced graph rarely comes from more
 
 

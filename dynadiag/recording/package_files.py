@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from dynadiag.recording.code_origin import path_in_packages
 
-__all__ = ["InstalledFile", "PackageFiles", "installed_file", "installed_path"]
-
 
 @dataclass(frozen=True, slots=True)
 class PackageFiles:

@@ -16,26 +16,6 @@ from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import inline_code
 from dynadiag.triage.document import PartDocument
 
-__all__ = [
-    "TriagedCase",
-    "asserts",
-    "culprits_of",
-    "ending",
-    "error_itself",
-    "error_of",
-    "failure_of",
-    "failure_of_call",
-    "has_proved_repro",
-    "lines_at_fault",
-    "operator_name",
-    "parts_of_torch",
-    "raises_itself",
-    "rung_of",
-    "symptom_of",
-    "whole_words",
-    "without_comments",
-]
-
 _GRAPH = "GraphModule: "  # what the graph of a repro is called in messages
 _ASSERTION = "an assertion fails"
 _SHARED_MEMORY = "share memory"  # how a difference is told that no value shows

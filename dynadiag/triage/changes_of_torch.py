@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-__all__ = ["changes_of_torch"]
-
 _FOR_TESTS = "_TESTING_ONLY"  # the end of torch's settings with which Inductor makes a fault
 
 

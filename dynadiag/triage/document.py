@@ -15,8 +15,6 @@ from dynadiag.bisection.document import BisectDocument, CulpritDocument, Failure
 from dynadiag.minify.minify_result import MinifyDocument
 from dynadiag.render.json_document import CommandDocument, ExplainDocument
 
-__all__ = ["LEFT_OUT", "PartDocument", "TriageDocument", "redacted_bisect", "redacted_minify"]
-
 LEFT_OUT = "(left out)"
 _KINDS_WITH_A_TYPE = ("exit", "signal", "hang", "wrong_result", "nan", "slow", "memory")
 

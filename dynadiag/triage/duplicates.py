@@ -22,8 +22,6 @@ from dynadiag.triage.case import (
 )
 from dynadiag.trial.outcome import NOT_RAISED
 
-__all__ = ["search_link"]
-
 _TARGET = "target: "  # Inductor's line on the operator that it lowers
 # What of a message is of one program: what is quoted or in brackets, paths, numbers, and what follows a colon. A word
 # with an apostrophe is two for GitHub.

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-__all__ = ["INSIDE", "isolated", "why_not_isolated"]
-
 INSIDE = Path("/sandbox")  # where the command finds the folder that it may write
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "os-release")  # of /etc

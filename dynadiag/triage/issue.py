@@ -47,8 +47,6 @@ from dynadiag.triage.title import title
 from dynadiag.trial.compiler_log import without_warnings
 from dynadiag.trial.outcome import ROUNDING
 
-__all__ = ["describe_environment", "environment_or_versions", "issue_text", "short_environment"]
-
 # Lines of an output: the first lead from the program's own line, the last name the failure.
 _FIRST_LINES, _LAST_LINES = 15, 65
 _MAX_TOLD = 250  # characters of a message in the first sentence

@@ -6,8 +6,6 @@ import ast
 import re
 import textwrap
 
-__all__ = ["program_of_issue"]
-
 # A fenced block: three or more backticks or tildes, closed by as many. The language may be followed by more words.
 _BLOCK = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)", re.M | re.S

@@ -33,8 +33,6 @@ from dynadiag.triage.case import (
 from dynadiag.triage.changes_of_torch import changes_of_torch
 from dynadiag.trial.outcome import NOT_RAISED
 
-__all__ = ["title"]
-
 _MAX_MESSAGE = 120  # characters
 _MAX_OPERATIONS = 3
 _MAX_CONDITIONS = 2

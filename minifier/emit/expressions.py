@@ -16,19 +16,6 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from minifier.errors import EmitError
 
-__all__ = [
-    "ARGUMENT_SEPARATOR",
-    "INFIX",
-    "IN_PLACE",
-    "PREFIX",
-    "argument_source",
-    "arguments_source",
-    "index_source",
-    "literal_source",
-    "needed_import",
-    "target_source",
-]
-
 INFIX: Mapping[Any, str] = {
     operator.add: "+",
     operator.sub: "-",

@@ -34,8 +34,6 @@ from minifier.errors import EmitError
 from minifier.torch_private import autocast_blocks
 from minifier.triton_launches import kernel_name, launched_kernel
 
-__all__ = ["FunctionSource", "write_function"]
-
 _SHORT = {
     torch.float64: "f64",
     torch.float32: "f32",

@@ -14,8 +14,6 @@ from minifier.emit.identifiers import NameAllocator
 from minifier.errors import EmitError
 from minifier.vmap_folding import vmap_call
 
-__all__ = ["HOPS", "HopCall", "HopWriter"]
-
 _SCORE = "score, batch, head, query, key"
 _MASK = "batch, head, query, key"
 

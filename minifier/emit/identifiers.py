@@ -11,8 +11,6 @@ from collections.abc import Iterable
 import torch
 from torch import fx
 
-__all__ = ["NameAllocator"]
-
 _INPUTS = ("x", "y", "z", "a", "b", "c", "d", "e", "p", "q", "r", "s", "t", "u", "v", "w")
 # Names that torch gives to inputs: L_x_ for a local, L_self_modules_fc_parameters_weight_, primals_1, arg0_1.
 _LOCAL = re.compile(r"^[Ll]_+(?:self_)?(?:(?:.*_)?(?:parameters|buffers)_)?(\w+?)_*$")

@@ -16,8 +16,6 @@ from minifier.simplify.plain_inputs import SEED
 from minifier.tensors import geometry, span
 from minifier.torch_private import base_of, is_zero_tensor
 
-__all__ = ["input_expression", "input_lines"]
-
 
 def input_lines(values: Sequence[Any], parameters: Sequence[str], names: NameAllocator) -> list[str]:
     """A line for each input, aliased inputs first. With random values, the first line sets the seed.

@@ -15,8 +15,6 @@ from minifier.emit.inputs import input_lines
 from minifier.emit.tensor_literals import uses_packing
 from minifier.graph_analysis import interpret
 
-__all__ = ["DEFAULT_CALL", "write_program"]
-
 _NAME = "f"  # of the function
 # $function is the function's name, $arguments the names of its inputs.
 DEFAULT_CALL = "print(torch.compile($function)($arguments))"

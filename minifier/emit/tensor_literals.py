@@ -13,8 +13,6 @@ from minifier.emit.expressions import literal_source
 from minifier.simplify.plain_inputs import FILLS, make_filled
 from minifier.tensors import value_bytes
 
-__all__ = ["exact_expression", "factory_call", "packed_expression", "uses_packing"]
-
 # The numbers that fit on a line or two. Larger tensors are packed.
 _MAX_WRITTEN_VALUES = 64
 _PACKED_LINE = 100

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from minifier.search.problem import Budget, ProgressCallback, ReductionProblem, ReductionProgress
 
-__all__ = ["BudgetSpentError", "Oracle", "SearchContext", "majority_vote"]
-
 CandidateT = TypeVar("CandidateT", bound=Hashable)
 AskedT = TypeVar("AskedT")
 

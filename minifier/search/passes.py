@@ -13,19 +13,6 @@ from itertools import combinations
 from minifier.search.oracle import Oracle
 from minifier.search.problem import PartSelection, PartsProblem
 
-__all__ = [
-    "Pass",
-    "PassState",
-    "WholeOnlyError",
-    "connection",
-    "pairs",
-    "pin",
-    "prefix",
-    "suffix",
-    "sweep",
-    "try_suspects",
-]
-
 # Pairs cost n(n-1)/2 trials: 6 for four parts. For more parts they cost more than they gained in measurements.
 _MAX_PAIR_PARTS = 4
 # The last of several parts is more likely in the upper half. Measured over 20,000 random choices of 5 parts of 1,000:

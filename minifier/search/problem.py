@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-__all__ = ["Budget", "PartSelection", "PartsProblem", "ProgressCallback", "ReductionProblem", "ReductionProgress"]
-
 CandidateT = TypeVar("CandidateT", bound=Hashable, contravariant=True)
 
 

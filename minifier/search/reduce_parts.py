@@ -20,8 +20,6 @@ from minifier.search.passes import (
 )
 from minifier.search.problem import PartSelection, PartsProblem
 
-__all__ = ["ReducedParts", "reduce_parts", "sweep_parts"]
-
 _PASSES: tuple[tuple[str, Pass], ...] = (
     ("prefix", prefix),
     ("suffix", suffix),

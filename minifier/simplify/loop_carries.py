@@ -12,8 +12,6 @@ from torch import fx
 from minifier.graph_problem import Case, copy_case
 from minifier.simplify.plain_graphs import without_unread_inputs
 
-__all__ = ["fewer_carries"]
-
 # Positions of a loop's arguments: its body, and the initial values.
 _LOOPS = {torch.ops.higher_order.while_loop: (1, 2), torch.ops.higher_order.scan: (0, 1)}
 

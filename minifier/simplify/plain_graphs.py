@@ -19,20 +19,6 @@ from minifier.simplify.simplifier import all_then_each
 from minifier.tensors import leaves, map_leaves, same_metadata
 from minifier.torch_private import only_rewraps
 
-__all__ = [
-    "fewer_elements",
-    "fewer_outputs",
-    "folded_constants",
-    "inferred_views",
-    "inlined_modules",
-    "lifted_attributes",
-    "merged_inputs",
-    "static_sizes",
-    "unit_scalars",
-    "without_unread_inputs",
-    "without_unread_rewraps",
-]
-
 # With more inputs than this, trying all pairs costs too many trials for a shorter signature.
 _MAX_MERGED_INPUTS = 6
 _IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.iand, operator.ior)

@@ -12,19 +12,6 @@ from minifier.graph_problem import Case
 from minifier.simplify.simplifier import all_then_each
 from minifier.tensors import compact_copy, span
 
-__all__ = [
-    "FILLS",
-    "contiguous",
-    "fill_all_inputs",
-    "fill_inputs",
-    "fillable_inputs",
-    "in_float32",
-    "make_filled",
-    "non_finite_first",
-    "without_aliasing",
-    "without_grad",
-]
-
 # Ways to fill a tensor, the simplest first. Zeros are not first: fresh memory is often zero, so a wrong read would show
 # in one process and not in the next. "full" has minus ones: where a failure needs numbers below zero, chance need not
 # draw them.

@@ -15,8 +15,6 @@ from minifier.graph_problem import Case, case_key, copy_case, operation_name
 from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import is_zero_tensor, zero_tensor
 
-__all__ = ["is_corner", "keep_last", "shrink_all_sizes", "shrink_one_axis", "shrink_one_dimension", "shrink_one_size"]
-
 # The sizes that a person would write. Larger sizes double, which finds a threshold (vector width, block) in few trials.
 _FIRST_SIZES = (1, 2, 3)
 _MANY_SIZES = 3  # from so many on, one trial for all of them that are left costs less than one for each

@@ -25,16 +25,6 @@ from minifier.tensors import leaves, map_leaves
 from minifier.torch_private import restore_torch_state
 from minifier.triton_launches import launched_kernel
 
-__all__ = [
-    "CaseProblem",
-    "Simplifier",
-    "Variants",
-    "all_then_each",
-    "is_symbolic",
-    "refresh_metadata",
-    "runs_uncompiled",
-]
-
 # The time limit of a variant that runs uncompiled: these seconds plus this multiple of the time of the first case.
 _SLACK, _FACTOR = 1.0, 20.0
 _CPU = torch.device("cpu")

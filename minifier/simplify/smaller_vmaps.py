@@ -16,8 +16,6 @@ from minifier.tensors import compact_copy
 from minifier.torch_private import restore_torch_state
 from minifier.vmap_folding import vmap_call
 
-__all__ = ["single_results", "values_as_operands"]
-
 
 def single_results(case: Case) -> Iterator[Case]:
     """Each vmap whose results are only returned, with a single result: one of its results, or an argument of one."""

@@ -14,8 +14,6 @@ from minifier.simplify.plain_graphs import without_unread_inputs
 from minifier.tensors import same_metadata
 from minifier.vmap_folding import vmap_call
 
-__all__ = ["fewer_operands", "smaller_subgraphs"]
-
 # The keys of a node's fake value in AOTAutograd and Dynamo. They may have old sizes, but equal sizes have stayed equal.
 _KEYS = ("val", "example_value")
 

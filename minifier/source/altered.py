@@ -9,8 +9,6 @@ from minifier.source.observed import Observed
 from minifier.source.trees import Edit, apply_edit, expression, render, size
 from minifier.source.validity import can_run
 
-__all__ = ["enlarged", "names_backend", "programs_without_line", "with_backend"]
-
 _FACTORS = (10, 100, 1000, 10000)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

@@ -9,15 +9,6 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import names_read
 from minifier.source.trees import Edit, apply_edit, expression, render, statements
 
-__all__ = [
-    "asserting_programs",
-    "handing_over_program",
-    "output_asserting_program",
-    "printing_assertions",
-    "printing_program",
-    "with_plain_values",
-]
-
 _COUNTING = frozenset(("len", "set", "sorted", "all", "any"))  # builtins that hide how a value differs
 _COMPARING = frozenset(("assert_close", "assert_equal", "allclose", "equal"))  # functions, and methods, of two values
 _PRINTING_DECORATOR = """

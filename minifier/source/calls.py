@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from minifier.source.observed import Seen
 from minifier.source.scopes import classes, functions, method_owner
 
-__all__ = ["CallTarget", "Calls"]
-
 _CALL_METHODS = ("__call__", "forward")
 
 

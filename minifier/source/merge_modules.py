@@ -21,8 +21,6 @@ from typing import Any
 from minifier.source.scopes import bound_names, new_name, own_nodes
 from minifier.source.trees import expression, render
 
-__all__ = ["MergeError", "merge_program"]
-
 _PACKAGES = {"site-packages", "dist-packages"}
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _FUNCTIONS = frozenset(  # that only compute a path: nothing else of the program is called

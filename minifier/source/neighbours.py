@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from minifier.source.trees import Edit, Replacement, apply_edit, expression, render
 
-__all__ = ["Neighbour", "neighbours"]
-
 _MAX_TEXT = 120  # characters of an option that is told
 # Keywords that stay: they are other rungs, machines and numbers, or have a kind of their own. A graph names the layout
 # of each tensor that it makes.

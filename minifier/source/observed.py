@@ -9,8 +9,6 @@ from typing import Any
 
 from minifier.source.trees import expression
 
-__all__ = ["Observed", "Seen", "SeenCall", "observer_file"]
-
 
 def observer_file() -> Path:
     """The program that runs a program and notes what it saw. Its arguments are the program and the file to write."""

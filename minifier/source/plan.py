@@ -11,8 +11,6 @@ from minifier.source.reduction import Candidates, Proposals, SourceReduction, co
 from minifier.source.short_names import tidied
 from minifier.source.trees import render
 
-__all__ = ["PASSES", "reduce_source"]
-
 _ONCE: tuple[Proposals, ...] = (
     expressions.set_tensors,
     statements.drop_not_run,

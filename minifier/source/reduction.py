@@ -18,8 +18,6 @@ from minifier.source.observed import Observed, Seen
 from minifier.source.trees import Edit, Replacement, apply_edit, render
 from minifier.source.validity import can_run, makes_unset_tensor
 
-__all__ = ["Candidates", "Proposals", "SourceReduction", "count_lines", "count_tokens", "measure", "run_pass"]
-
 Fails = Callable[[str], bool]
 Size = tuple[int, int, int]
 Proposals = Callable[[ast.Module, Seen], Iterable[Sequence[Edit]]]

@@ -7,20 +7,6 @@ import builtins
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 
-__all__ = [
-    "bound_names",
-    "classes",
-    "functions",
-    "import_bindings",
-    "is_free_of",
-    "method_owner",
-    "names_read",
-    "new_name",
-    "own_nodes",
-    "scope_of",
-    "use_counts",
-]
-
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 

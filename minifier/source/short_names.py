@@ -11,8 +11,6 @@ from keyword import iskeyword
 from minifier.source.scopes import bound_names, import_bindings, method_owner
 from minifier.source.trees import render
 
-__all__ = ["tidied"]
-
 _MAX_SHORT = 10  # characters of a name of the program that stays: its author knows it
 _NUMBER = re.compile(r"_(?:[2-9]|[1-9]\d+)$")  # of `new_name`
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

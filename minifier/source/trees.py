@@ -12,21 +12,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-__all__ = [
-    "Edit",
-    "Function",
-    "Replacement",
-    "apply_edit",
-    "blocks",
-    "call_arguments",
-    "expression",
-    "parents_of",
-    "render",
-    "size",
-    "statements",
-    "substitute",
-]
-
 Replacement = ast.AST | Sequence[ast.AST]
 Edit = Mapping[ast.AST, Replacement]  # an empty sequence removes the node
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -9,8 +9,6 @@ import builtins
 import symtable
 import warnings
 
-__all__ = ["can_run", "makes_unset_tensor"]
-
 _ALWAYS_BOUND = frozenset(
     {*dir(builtins), "__name__", "__file__", "__doc__", "__class__", "__qualname__", "__module__"}
     | {"__conditional_annotations__"}  # of a module with `x: int = 3`, in Python 3.14

@@ -20,8 +20,6 @@ from dynadiag.bisection.releases.package_index import is_unreachable
 from dynadiag.errors import DynadiagError
 from dynadiag.trial.typed_json import dump, load
 
-__all__ = ["EnvironmentStore", "KeptEnvironment", "cache_folder"]
-
 _FACTS = "dynadiag.json"
 # Bytes of an environment with torch, and of its packages as they are downloaded. A default Linux build brings CUDA's
 # libraries: 5.8 GB with 2.14.0, 5.7 GB with 2.15.0, of which 2.5 GB come over the network.

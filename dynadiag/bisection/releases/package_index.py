@@ -15,8 +15,6 @@ from packaging.version import InvalidVersion, Version
 from dynadiag.bisection.releases.version_range import public
 from dynadiag.errors import DynadiagError
 
-__all__ = ["is_unreachable", "list_releases", "newest_builds"]
-
 _AVAILABLE = re.compile(r"^Available versions: (.+)$", re.M)
 # As pip and uv say it
 _NO_NETWORK = re.compile(

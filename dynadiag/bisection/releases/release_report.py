@@ -20,8 +20,6 @@ from dynadiag.render.wrap import wrap_indented
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.signature import Signature
 
-__all__ = ["EXIT_CODES", "ReleaseChange", "ReleaseReport", "compare_sides"]
-
 EXIT_CODES = {"found": 0, "passes": 3, "fails_in_all": 4, "flaky": 5, "stopped": 5}
 _HEADLINES = {
     "passes": "it fails with none of the releases that were tried",

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["MAX_EXPLORED", "Boundaries", "boundaries", "most_trials", "next_release"]
-
 MAX_EXPLORED = 4  # releases beside the program's own that are tried while none fails
 
 Status = str  # "same" | "pass" | "different" | "invalid", as in the document

@@ -24,8 +24,6 @@ from dynadiag.trial.sandbox import Sandboxes, cache_variables
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 
-__all__ = ["METRICS", "MetricBound", "ReleaseTrial", "ReleaseTrials"]
-
 _NO_MODULE = re.compile(r"No module named '([\w-]+)")
 METRICS = ("breaks", "recompiles", "graphs", "compile-seconds")
 

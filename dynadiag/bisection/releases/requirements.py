@@ -13,8 +13,6 @@ from pathlib import Path
 
 from dynadiag.trial.program import Program
 
-__all__ = ["installed_versions", "program_packages"]
-
 # Each release of torch asks for its own versions of these.
 _TORCH_FAMILY = re.compile(r"torch|triton|pytorch-triton.*|nvidia-.*|cuda-.*|intel-.*|setuptools|pip|dynadiag")
 _ALWAYS = ("numpy",)  # torch uses it where it is there

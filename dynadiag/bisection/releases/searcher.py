@@ -14,8 +14,6 @@ from dynadiag.errors import DynadiagError
 from dynadiag.trial.interpreter import Interpreter
 from dynadiag.trial.program import TargetError
 
-__all__ = ["ReleaseResult", "ReleaseRunner", "ReleaseSearcher", "TorchRelease"]
-
 
 @dataclass(frozen=True, slots=True)
 class TorchRelease:

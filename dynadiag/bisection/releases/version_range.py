@@ -8,8 +8,6 @@ from packaging.version import InvalidVersion, Version
 
 from dynadiag.errors import DynadiagError
 
-__all__ = ["VersionRange", "parse_range", "public"]
-
 _COMPLETE = 3  # numbers of a release: 2.15 means each 2.15.*, 2.15.0 means that one
 
 

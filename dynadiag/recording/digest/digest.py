@@ -18,8 +18,6 @@ from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.digest.runs import RunCollector, read_collective, read_values
 from dynadiag.recording.records import Event, Record, Run
 
-__all__ = ["Digest"]
-
 # To read another artifact, add its reader to one of these modules, its record to `recording.records` and its table to
 # `recording.schema`. `Recording.records` then returns the records.
 _READERS: dict[str, Reader] = {**breaks.READERS, **graphs.READERS, **guards.READERS, **recompiles.READERS}

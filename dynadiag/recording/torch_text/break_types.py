@@ -6,19 +6,6 @@ import functools
 import re
 from collections.abc import Sequence
 
-__all__ = [
-    "FAMILY_NAMES",
-    "asks_for_report",
-    "family_name",
-    "has_placeholder",
-    "ignoring_option",
-    "is_code",
-    "is_general",
-    "join_fragments",
-    "named_settings",
-    "plain_text",
-]
-
 # Types of break by family, after their names in the registries of 2.11 to 2.15. The first whose pattern is in the type
 # holds, so the narrow ones stand first.
 _FAMILIES = {

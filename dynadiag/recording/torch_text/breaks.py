@@ -9,25 +9,6 @@ from dataclasses import dataclass
 from dynadiag.recording.code_origin import original_name
 from dynadiag.recording.records import BreakFacts, Frame, Span
 
-__all__ = [
-    "OPERATOR_ITEM",
-    "BreakMessage",
-    "exception_name",
-    "has_id",
-    "is_in_loop",
-    "is_number_of_numpys",
-    "is_torchs_assertion",
-    "missing_fake",
-    "needed_symbols",
-    "operator_error",
-    "parse_message",
-    "read_facts",
-    "saw_no_tensor",
-    "user_code_at",
-    "user_stack",
-    "with_places",
-]
-
 _ID = re.compile(r"/gb/(gb\d+)\.html")
 _FRAME = re.compile(r'^ *File "([^"\n]*)", line (\d+), in (\S+)', re.MULTILINE)
 _USER_CODE_AT = re.compile(r"^Graph break in user code at (.*):(\d+)$", re.MULTILINE)

@@ -10,21 +10,6 @@ from typing import Any
 from dynadiag.recording.records import Guard
 from dynadiag.recording.torch_text.guards import guarded_value
 
-__all__ = [
-    "STATE",
-    "THREADS",
-    "VALUE",
-    "canonical_guard",
-    "checked",
-    "global_state",
-    "is_on_called_code",
-    "is_on_constant",
-    "is_unreadable",
-    "module_of",
-    "skeleton",
-    "without_addresses",
-]
-
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/(?=[\w.+-]+)")
 _OBJECT_ID = re.compile(r"(___check_(?:obj_id|type_id|fake_script_type)\(.*, )\d+\)")

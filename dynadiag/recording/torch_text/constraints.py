@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from dynadiag.recording.torch_text.sources import source_text
 
-__all__ = ["ViolatedConstraint", "read_constraints", "read_fixes"]
-
 _CONSTANT = re.compile(
     r"You marked (?P<size>\S+) as dynamic but your code specialized it to be a constant \((?P<guard>[^)]*)\)"
 )

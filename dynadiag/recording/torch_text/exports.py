@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from dynadiag.recording.torch_text.kinds import compiled_kinds, kind_of
 
-__all__ = ["UNHASHABLE", "ExportFacts", "read_export_failure"]
-
 UNHASHABLE = "unhashable output"  # the kind of a failure that a line of the program may raise as well
 
 _CLASS = r"<class '(?:[^']*\.)?(?P<name>\w+)'>"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["as_written", "joins_sizes", "symbols_in", "undecided_in"]
-
 _SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 _UNDECIDED = re.compile(r"\bz?u[fi]?\d+\b")
 _ONE_NUMBER = re.compile(r"Eq\(.*, -?\d+\)$")

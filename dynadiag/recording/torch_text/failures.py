@@ -11,20 +11,6 @@ from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols, operator_error
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints
 
-__all__ = [
-    "CompilerOutput",
-    "FailureFacts",
-    "compared_values",
-    "first_error",
-    "is_peer_gone",
-    "is_timeout",
-    "parse_compiler_output",
-    "read_failure",
-    "unwrapped_error",
-    "without_place",
-    "without_reference",
-]
-
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
 _MAX_NAMED = 2000  # characters in which operators are looked for: no message names one later
 _CALLS_BACKEND = "_call_user_compiler"  # output_graph.py: all below is the backend's

@@ -18,23 +18,6 @@ from typing import Any
 from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.sources import ARGUMENTS, base_of, sizes_in, without_part
 
-__all__ = [
-    "CHANGING_KINDS",
-    "MARK_KIND",
-    "TensorCheck",
-    "class_name",
-    "class_words",
-    "completed",
-    "condition_of",
-    "guarded_value",
-    "is_class_of_torch",
-    "is_plain_range",
-    "literal_type",
-    "read_condition",
-    "read_failure",
-    "tensor_check",
-]
-
 # Guards on what calls differ in: values, sizes, dtypes, lengths.
 CHANGING_KINDS = frozenset(
     {

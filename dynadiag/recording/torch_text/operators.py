@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_custom_operator", "is_torch_namespace"]
-
 _OVERLOAD = re.compile(r"([a-z]\w*)\.\w+(\.\w+)?")  # a namespace with a leading underscore is torch's
 _TORCH_NAMESPACES = {
     *("aten", "prims", "prim", "inductor", "inductor_prims", "higher_order", "rngprims", "sparse", "torch", "triton"),

@@ -9,19 +9,6 @@ from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import Span
 from dynadiag.recording.torch_text.kinds import compiled_kinds, kind_of
 
-__all__ = [
-    "CUDA_GRAPH_RECORDED",
-    "BypassFacts",
-    "CudaGraphFacts",
-    "is_double_backward",
-    "option_that_is_off",
-    "overwritten_output",
-    "read_bypass",
-    "read_cudagraph_reason",
-    "read_cudagraph_split",
-    "without_address",
-]
-
 CUDA_GRAPH_RECORDED = "CUDAGraphNode.record"  # torch's event of recording code as a CUDA graph
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -10,28 +10,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "ARGUMENTS",
-    "argument_description",
-    "argument_steps",
-    "as_called",
-    "attribute_name",
-    "base_of",
-    "holder_of",
-    "input_names",
-    "is_global",
-    "is_input_name",
-    "last_name",
-    "local_name",
-    "module_items",
-    "numbered_items",
-    "renamed_local",
-    "sizes_in",
-    "source_text",
-    "with_program_names",
-    "without_part",
-]
-
 ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wrappers do
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")

@@ -12,15 +12,6 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, names_read, uses_of
 from minifier.source.trees import Edit, call_arguments
 
-__all__ = [
-    "bind_parameters",
-    "drop_annotations",
-    "drop_async",
-    "drop_decorators",
-    "drop_parameters",
-    "parameters_to_attributes",
-]
-
 
 def drop_annotations(tree: ast.Module, _seen: Seen) -> Iterator[list[Edit]]:
     """Remove annotations and docstrings, all at once if possible. Those of a class are its fields: they go last."""

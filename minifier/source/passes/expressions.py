@@ -11,16 +11,6 @@ from minifier.source.observed import Seen
 from minifier.source.trees import Edit, expression, size
 from minifier.source.validity import makes_unset_tensor
 
-__all__ = [
-    "drop_items",
-    "seen_results",
-    "seen_values",
-    "set_tensors",
-    "shorter_constants",
-    "smaller_expressions",
-    "values_of_text",
-]
-
 _CONSTANTS = ("None", "0", "1")
 _NUMBERS = ("int", "float", "bool", "")  # kinds of values; that of some is unknown
 

@@ -21,8 +21,6 @@ from minifier.source.scopes import (
 )
 from minifier.source.trees import Edit, call_arguments, parents_of, size, substitute
 
-__all__ = ["call_directly", "inline_calls", "inline_exec", "inline_variables", "to_lambda"]
-
 _SIMPLE = (ast.Name, ast.Constant)
 
 

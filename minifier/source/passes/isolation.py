@@ -10,8 +10,6 @@ from minifier.source.passes.statements import drop_unused
 from minifier.source.scopes import bound_names, import_bindings, names_read, new_name, own_nodes, uses_of
 from minifier.source.trees import Edit, Replacement, apply_edit, expression, render, substitute
 
-__all__ = ["isolate_calls"]
-
 Options = tuple[ast.keyword, ...]  # of a call that compiles
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

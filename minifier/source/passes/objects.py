@@ -12,18 +12,6 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import bound_names, classes, names_read, new_name, scope_of, use_counts, uses_of
 from minifier.source.trees import Edit, Replacement, call_arguments, expression, parents_of, substitute
 
-__all__ = [
-    "attributes_to_variables",
-    "callables_to_functions",
-    "classes_to_functions",
-    "collapse_classes",
-    "drop_fields",
-    "methods_to_functions",
-    "objects_to_arguments",
-    "objects_to_values",
-    "objects_to_variables",
-]
-
 _CALL_METHODS = ("__call__", "forward")
 
 

@@ -13,22 +13,6 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import classes, import_bindings, is_free_of, names_read, new_name, use_counts, uses_of
 from minifier.source.trees import Edit, apply_edit, blocks, expression, size
 
-__all__ = [
-    "drop_driver_statements",
-    "drop_not_run",
-    "drop_statements",
-    "drop_unused",
-    "fill_literals",
-    "keep_value_only",
-    "loop_over_less",
-    "loop_over_numbers",
-    "roll_calls",
-    "split_tuples",
-    "unroll_loops",
-    "unwrap_compounds",
-    "use_at_once",
-]
-
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _MAX_ROUNDS = 3  # of a loop that is unrolled

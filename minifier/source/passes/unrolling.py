@@ -11,8 +11,6 @@ from minifier.source.observed import Seen
 from minifier.source.scopes import reads_of, use_counts
 from minifier.source.trees import Edit, Replacement, apply_edit, call_arguments, parents_of, substitute
 
-__all__ = ["drop_columns", "unroll_comprehensions", "unroll_function_tools", "unroll_generators", "unwrap_single_items"]
-
 _MAX_UNROLLED = 3  # elements
 
 
