@@ -32,8 +32,8 @@ from dynadiag.commands.search_options import SearchOptions, add_resume, add_sear
 from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.errors import DynadiagError
 from dynadiag.explanation.formatting import first_line
-from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text, sizes
-from dynadiag.minify.minimizer import HOOKS, Interrupted, MinifyRequest, minify
+from dynadiag.minify.minify_result import Interrupted, MinifyResult, minify_document, result_text, sizes
+from dynadiag.minify.minimizer import HOOKS, MinifyRequest, minify
 from dynadiag.render.clean import clean_line
 from dynadiag.render.json_document import encode
 from dynadiag.triage.case import TriagedCase

@@ -23,8 +23,8 @@ from dynadiag.commands.report import write_report
 from dynadiag.commands.search_options import SearchOptions
 from dynadiag.commands.target_options import RecordOptions, run_recorded
 from dynadiag.errors import DynadiagError
-from dynadiag.minify.minify_result import MinifyResult, minify_document, result_text
-from dynadiag.minify.minimizer import HOOKS, RECORD, Interrupted
+from dynadiag.minify.minify_result import Interrupted, MinifyResult, minify_document, result_text
+from dynadiag.minify.minimizer import HOOKS, RECORD
 from dynadiag.render.json_document import ExplainDocument, encode
 from dynadiag.render.printer import Printer
 from dynadiag.triage.case import TriagedCase, lines_at_fault

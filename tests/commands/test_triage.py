@@ -22,8 +22,7 @@ from dynadiag.commands import bisect_releases, triage, triage_run
 from dynadiag.commands.bisect_releases import ReleaseOptions
 from dynadiag.commands.schema import schema_of
 from dynadiag.commands.target_options import LaunchedProgram
-from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.minimizer import Interrupted
+from dynadiag.minify.minify_result import Interrupted, MinifyResult
 from dynadiag.trial.program import Program, TargetError
 from dynadiag.trial.signature import Signature
 from tests.commands.build import journal

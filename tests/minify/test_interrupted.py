@@ -13,8 +13,8 @@ from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
 from dynadiag.bisection.trial_log import TrialLog
 from dynadiag.bisection.trial_search import TrialSearch
 from dynadiag.minify import minimizer
-from dynadiag.minify.minify_result import MinifyResult
-from dynadiag.minify.minimizer import Interrupted, MinifyRequest, minify
+from dynadiag.minify.minify_result import Interrupted, MinifyResult
+from dynadiag.minify.minimizer import MinifyRequest, minify
 from dynadiag.minify.proof import ReproTrialLog, prove
 from dynadiag.trial.outcome import Outcome
 from dynadiag.trial.plan import Plan
