@@ -397,8 +397,8 @@ class BreakCase:
     @property
     def drawn(self) -> tuple[str, int] | None:
         """The name of a random number of Python's or NumPy's that is needed at the place, and where it is drawn."""
-        known = self.is_item and not self.is_condition
-        return drawn_at(self.source, self.item.span, ("random.", *_NUMPYS_RANDOM)) if known else None
+        is_needed = self.is_item and self.taken is None and not self.is_condition
+        return drawn_at(self.source, self.item.span, ("random.", *_NUMPYS_RANDOM)) if is_needed else None
 
     @property
     def copied(self) -> str | None:

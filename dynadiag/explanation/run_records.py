@@ -195,7 +195,7 @@ class RunRecords:
         return {graph.compile_id for graph in self.graphs if graph.stage == "dynamo"}
 
     def is_compiled_below(self, compile_id: str) -> bool:
-        """Whether any graph was made in the call of the user's in which this compile was begun.
+        """Whether any graph was made in the call in which this compile was begun: by its function, or by what that calls.
 
         Of DDP's forward it is known what was begun in it: the line of the user's may call more.
         """
@@ -203,7 +203,10 @@ class RunRecords:
         if (self.function_of(compile_id) or (None, ""))[1].startswith(DDP):
             return any(each in made for each in self.within_ddp)
         calls = self.callers(compile_id)
-        return any(each.user_stack[: len(calls)] == calls for each in self.compiles if each.compile_id in made)
+        inside = [(each.file, each.function) for each in self.stack(compile_id)[len(calls) :][:1]]
+        stacks = [each.user_stack for each in self.compiles if each.compile_id in made]
+        below = [stack[len(calls) :][: len(inside)] for stack in stacks if stack[: len(calls)] == calls]
+        return any([(each.file, each.function) for each in way] == inside for way in below)
 
 
 def compiled_within_ddp(recording: ExplainedRecording, compiles: Iterable[Compile]) -> frozenset[str]:

@@ -133,6 +133,25 @@ def test_a_function_left_to_python_leads_where_what_it_calls_is_compiled(tmp_pat
     assert sentence.startswith("Nothing of ")
 
 
+def test_what_stands_in_the_same_line_is_not_called_by_a_function_left_to_python(tmp_path: Path) -> None:
+    def whole(v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    def loop(v: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            if v.sum() > 100:
+                v = v - 1
+        return v
+
+    torch._dynamo.reset()
+    first, second = torch.compile(whole, backend="eager"), torch.compile(loop, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        first(torch.ones(3)), second(torch.ones(3))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        sentence = explain(recording).headline.sentence
+    assert "loop is compiled: Data-dependent branching" in sentence
+
+
 def test_nothing_compiled_says_why() -> None:
     cases = [
         (judge(run=a_run(torch=None)), "never imported torch"),

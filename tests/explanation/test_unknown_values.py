@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,18 @@ def test_a_list_of_numbers_that_decide_is_not_to_be_captured(tmp_path: Path) -> 
         item = explain(recording).findings[0]
     assert item.rule == "break"
     assert not any("capture_scalar_outputs" in each.text for each in item.advice)
+
+
+def test_a_number_of_a_tensor_beside_one_that_is_drawn_is_the_cause(tmp_path: Path) -> None:
+    def scales(x: torch.Tensor) -> torch.Tensor:
+        factor = random.randint(1, 3)
+        number = x.max().item() * factor
+        return x + number
+
+    def cuts(x: torch.Tensor) -> torch.Tensor:
+        length = random.randint(1, 2)
+        return x[:length].sin()
+
+    taken, drawn = told(tmp_path, scales, cuts, fullgraph=False)
+    assert (taken.cause or "").startswith("`x.max().item()` takes a number out of a tensor")
+    assert (drawn.cause or "").startswith("`length` is drawn at random at line ")
