@@ -134,7 +134,7 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "items.appended",
         "The compiled code itself adds an item to {names} (`{place}`), and each length is code of its own. Return the "
-        "item, and add it after the compiled call. Where the items are tensors, what needs them all can take one tensor "
+        "item, and add it after the compiled call. Where the items are tensors, what needs them all can take one "
         "(`torch.stack`).",
         _added(with_key=False),
         trials=tried("a_list_that_is_added_to", "a_list_of_losses"),

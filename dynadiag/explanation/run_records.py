@@ -195,7 +195,7 @@ class RunRecords:
         return {graph.compile_id for graph in self.graphs if graph.stage == "dynamo"}
 
     def is_compiled_below(self, compile_id: str) -> bool:
-        """Whether any graph was made in the call in which this compile was begun: by its function, or by what that calls.
+        """Whether any graph was made in the call in which this compile was begun, of its function or below it.
 
         Of DDP's forward it is known what was begun in it: the line of the user's may call more.
         """
