@@ -255,6 +255,6 @@ def test_a_number_of_a_tensor_beside_one_that_is_drawn_is_the_cause(tmp_path: Pa
         return x[:length].sin()
 
     with config.patch(capture_scalar_outputs=False):
-        taken, drawn = told(tmp_path, scales, cuts, fullgraph=False)
+        drawn, taken = told(tmp_path, scales, cuts, fullgraph=False)
     assert (taken.cause or "").startswith("`x.max().item()` takes a number out of a tensor")
     assert (drawn.cause or "").startswith("`length` is drawn at random at line ")
