@@ -273,12 +273,13 @@ class BreakCase:
 
     @property
     def neutral_write(self) -> tuple[str, str, str] | None:
-        """Of a branch with one side that writes in place: the call, what it writes, and what would change nothing."""
+        """Of a branch that only writes in place: the call, what it writes, and what would change nothing."""
         call, tests = self.written_in_place, tests_at(self.source, self.item.span)
         neutral = _NEUTRAL.get(called_name(call).removeprefix("_foreach_")) if call is not None else None
-        if call is None or neutral is None or not call.args or getattr(tests[0], "orelse", None):
+        if call is None or neutral is None or not call.args or not isinstance(tests[0], ast.If) or tests[0].orelse:
             return None
-        return ast.unparse(call), ast.unparse(call.args[-1]), neutral
+        is_last = all(isinstance(each, ast.Assign) for each in tests[0].body[:-1])  # and these are for what it writes
+        return (ast.unparse(call), ast.unparse(call.args[-1]), neutral) if is_last else None
 
     @property
     def only_shows(self) -> bool:

@@ -234,3 +234,22 @@ def test_no_condition_of_a_conditional_expression_is_for_torch_cond() -> None:
         span=Span(FILE, 2, 20),
     )
     assert [each.key for each in given(item, {FILE: source})] == ["number.where"]
+
+
+def test_a_branch_that_does_more_than_write_is_not_written_without_it(tmp_path: Path) -> None:
+    def clips(v: torch.Tensor) -> torch.Tensor:
+        clipped = v * 2
+        if clipped.norm() > 1.0:
+            clipped.mul_(0.5)
+        return clipped + 1
+
+    def clips_and_adds(v: torch.Tensor) -> torch.Tensor:
+        clipped = v * 2
+        if clipped.norm() > 1.0:
+            clipped.mul_(0.5)
+            clipped = clipped + 3
+        return clipped + 1
+
+    said = [" ".join(text for _, text in advice(tmp_path, fn)) for fn in (clips, clips_and_adds)]
+    assert ["changes nothing where" in text for text in said] == [True, False]
+    assert not any("torch.cond(" in text for text in said)
