@@ -80,18 +80,21 @@ def simplify(oracle: Oracle[Case], case: Case) -> tuple[Case, bool]:
             oracle.context.stage = name
             simplifier.take_all(variants)
         oracle.context.stage = "values"
-        _simplify_values(simplifier)
+        if not _simplify_values(simplifier) and passes is _PASSES:
+            oracle.context.stage = "shapes"
+            simplifier.take_all(keep_last)
     except BudgetSpentError:
         return simplifier.case, False
     return simplifier.case, True
 
 
-def _simplify_values(simplifier: Simplifier) -> None:
-    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails. Where there is none
-    the values matter, and perhaps only the last of them.
+def _simplify_values(simplifier: Simplifier) -> bool:
+    """Fill all inputs in one way. If that passes, fill each in the simplest way that still fails.
+
+    Returns False where an input has none: its values matter, and perhaps only the last of them.
     """
     if simplifier.take_first(fill_all_inputs):
-        return
+        return True
     start = simplifier.case
     kinds: dict[int, str] = {}
     for place in fillable_inputs(start):
@@ -100,5 +103,4 @@ def _simplify_values(simplifier: Simplifier) -> None:
             if simplifier.try_variant(fill_inputs(start, tried)):
                 kinds = tried
                 break
-    if len(kinds) < len(fillable_inputs(start)):
-        simplifier.take_all(keep_last)
+    return len(kinds) == len(fillable_inputs(start))
