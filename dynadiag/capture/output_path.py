@@ -20,7 +20,7 @@ def check_output(path: Path, *, force: bool) -> None:
     """Raise `DynadiagError` if no recording can be written there, or if a file is there and ``force`` is not given."""
     try:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.lstat()  # from Python 3.14 on `exists` is no more told of a name that is too long
+            path.lstat()  # raises for a name that is too long; `exists` does not from Python 3.14 on
         if path.is_dir():
             raise DynadiagError(f"record: {path} is a folder: name a file")
         if path.exists() and not path.is_file():

@@ -255,7 +255,7 @@ def check_writable(path: Path, *, force: bool, kind: Kind | None = None) -> Path
         _refuse_input(path)
         real = path.resolve()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            real.lstat()  # from Python 3.14 on `exists` is no more told of a name that is too long
+            real.lstat()  # raises for a name that is too long; `exists` does not from Python 3.14 on
             _check_replaceable(path, real, force=force, kind=kind)
         if not real.parent.is_dir():
             raise DynadiagError(f"{path}: there is no folder {real.parent}")
