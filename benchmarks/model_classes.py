@@ -30,6 +30,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 MODES = ("eval", "train")
@@ -185,24 +186,38 @@ def _search(names: Sequence[str], args: argparse.Namespace, began: float) -> Non
     ]
     left = [pair for pair in broken if not _part(args.folder, *pair, "fix").exists()]
     print(f"{len(broken)} of {len(names) * len(args.modes)} break, {len(left)} to search", flush=True)
+    pairs = _pairs_of_cores(args.jobs)
     with ThreadPoolExecutor(args.jobs) as pool:
-        running = [pool.submit(_fixed, *pair, args.folder, began + args.seconds) for pair in left]
+        running = [pool.submit(_fixed, *pair, args.folder, began + args.seconds, pairs) for pair in left]
         for done in as_completed(running):
             if row := done.result():
                 print(f"{row['name']} {row['mode']}: {row.get('breaks')} whole {row.get('whole')}", flush=True)
 
 
-def _fixed(name: str, mode: str, folder: Path, until: float) -> dict[str, Any]:
+def _pairs_of_cores(jobs: int) -> SimpleQueue[str]:
+    """Two cores for each search, as `taskset` writes them. A search runs as many trials at once as it has cores: with
+    all cores of a large machine for each, the processes of all searches need more than its memory.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    pairs = [",".join(map(str, cores[first : first + 2])) for first in range(0, len(cores), 2)]
+    queue: SimpleQueue[str] = SimpleQueue()
+    for job in range(jobs):
+        queue.put(pairs[job % len(pairs)])
+    return queue
+
+
+def _fixed(name: str, mode: str, folder: Path, until: float, pairs: SimpleQueue[str]) -> dict[str, Any]:
     """What the command proves of one class; also the overlay, which stays in the folder."""
     if time.monotonic() > until:
         return {}
+    pair = pairs.get()
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         (place / "program.py").write_text(_PROGRAM.format(name=name, mode=mode))
         shutil.copy(Path(__file__).with_name("small_models.py"), place)
         overlay = folder.absolute() / f"{name}.{mode}.overlay.py"
-        command = [sys.executable, "-m", "dynadiag", "fix", "--json", "fix.json", "--recording", "fix.dynadiag"]
-        command += ["--force", "--overlay", str(overlay), "program.py"]
+        command = ["taskset", "-c", pair, sys.executable, "-m", "dynadiag", "fix", "--json", "fix.json", "--force"]
+        command += ["--recording", "fix.dynadiag", "--overlay", str(overlay), "program.py"]
         start = time.monotonic()
         paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
@@ -220,6 +235,7 @@ def _fixed(name: str, mode: str, folder: Path, until: float) -> dict[str, Any]:
             os.killpg(process.pid, signal.SIGKILL)
             errors = "it took too long"
         document = _read(place / "fix.json")
+    pairs.put(pair)
     overlay.with_suffix(".log").write_text(errors)
     row = {"name": name, "mode": mode, "held_out": is_held_out(name), "seconds": time.monotonic() - start}
     row |= _judged(document) if document else {"error": errors[-300:]}
