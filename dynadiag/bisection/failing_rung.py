@@ -18,6 +18,7 @@ from dynadiag.bisection.ladder import (
     rungs_to_try,
     top_rung,
 )
+from dynadiag.bisection.machine import machine_fault
 from dynadiag.bisection.trial_search import LabeledPlan, TrialSearch
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.explanation.registry import installed_torch
@@ -134,6 +135,12 @@ def search_rungs(bisection: Bisection) -> FailingRung:
         return FailingRung(first, verdict=replace(verdict, compiled=_has_compiled(first)))
     if result.first is None or result.outcome is None:
         return _crashes_in_many_ways(bisection, first, result) or _fails_at_no_rung(bisection, first, result)
+    if (fault := machine_fault(search, bisection.base, result.outcome)) is not None:
+        failure = result.outcome.signature
+        verdict = Verdict(
+            "found", result.rungs, result.first, failure, notes=fault.notes, shows_machine_fault=fault.program
+        )
+        return FailingRung(first, verdict=verdict)
     return FailingRung(first, result.first, result.outcome, result.rungs)
 
 

@@ -82,6 +82,11 @@ class TrialSearch:
         """One trial in a fresh interpreter. It is run again each time."""
         return self._replay_or_run(fresh_key(plan), lambda: self.runner.run_fresh(plan), label, across_rungs=False)
 
+    def run_other(self, runner: Runner, plan: Plan, label: str) -> Outcome:
+        """One trial of the program of another runner, in a fresh interpreter."""
+        key = f"{label} {plan.key()}"
+        return self._replay_or_run(key, lambda: runner.run_fresh(plan), label, across_rungs=True)
+
     def start_fresh(self, plans: Iterable[Plan]) -> None:
         """Start the trials of `run_fresh` that no resumed search has made, side by side with what runs meanwhile."""
         self.runner.start_fresh([plan for plan in plans if not self.log.has_recorded(fresh_key(plan))])

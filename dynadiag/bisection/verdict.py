@@ -47,8 +47,9 @@ class Verdict:
     process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
     was compiled before a failure that shows uncompiled, ``stale_caches`` whether only what earlier runs left in the
     compiler's caches fails, ``rounding`` whether the program fails since compiled code rounds otherwise, ``exports``
-    whether it calls torch.export, on which no variable of the environment works. ``reproduce`` are candidates for
-    ``bisect --candidate``.
+    whether it calls torch.export, on which no variable of the environment works.
+    ``shows_machine_fault`` is a program of one line that shows that no code compiles on this machine. ``reproduce`` are
+    candidates for ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -69,6 +70,7 @@ class Verdict:
     stale_caches: bool = False
     rounding: bool = False
     exports: bool = False
+    shows_machine_fault: str = ""
     trials: int = 0
     seconds: float = 0.0
 
@@ -161,6 +163,8 @@ def _head(verdict: Verdict, printer: Printer) -> list[str]:
             headline = _ROUNDING
         return [printer.paint(headline, role) + where]
     blamed = list_counted(map(_blamed, verdict.culprits)) or "nothing smaller than the rung"
+    if verdict.shows_machine_fault:
+        blamed = "this machine, where no code compiles"
     return [printer.paint("found", "error") + f": {_where_it_fails(verdict)}; at fault: {blamed}"]
 
 
@@ -259,6 +263,8 @@ def _reproduce_commands(verdict: Verdict, printer: Printer) -> list[str]:
     """The commands that repeat each step."""
     if verdict.verdict not in ("found", "fails_uncompiled"):
         return []
+    if verdict.shows_machine_fault:
+        return ["", printer.paint("by hand:", "help"), f"  python -c {shlex.quote(verdict.shows_machine_fault)}"]
     if not verdict.command:
         return ["", printer.paint("by hand:", "help"), *_without_a_file(verdict)]
     bisect = f"dynadiag bisect --candidate {{}} {verdict.command}"

@@ -36,14 +36,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     triton = _version("triton") or _version("pytorch-triton") or _version("triton-windows")
-    names = [os.environ.get("CXX"), "g++", "clang++", "c++"]
-    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
     findings = [
         Requirement("Python", sys.version.split()[0], "everything", ""),
         _torch(),
         _recorder_hook(),
         Requirement("Triton", triton, "the triton rung of bisect, kernels on a GPU", "pip install triton"),
-        Requirement("C++ compiler", compiler, "Inductor on a CPU", "install g++ (Debian: apt-get install g++)"),
+        _compiler(),
         _gpu(),
         Requirement("graphviz", _version("graphviz"), "graph", "pip install 'dynadiag[graph]'"),
         Requirement("Graphviz dot", shutil.which("dot"), "graph -o FILE.svg", "apt-get install graphviz"),
@@ -79,6 +77,14 @@ def _torch() -> Requirement:
         if not low <= numbers <= high:
             version += f" (tested with {low[0]}.{low[1]} to {high[0]}.{high[1]}: some things may not be seen)"
     return Requirement("torch", version, "every command that runs a program", "pip install torch")
+
+
+def _compiler() -> Requirement:
+    """The compiler that Inductor takes (`torch._inductor.config.cpp.cxx`): it looks for one name alone."""
+    asked = os.environ.get("CXX")
+    name = asked or ("clang++" if sys.platform == "darwin" else "g++")
+    cure = f"CXX names {asked}, which is not here" if asked else f"install {name} (Debian: apt-get install g++)"
+    return Requirement("C++ compiler", shutil.which(name), "Inductor on a CPU", cure)
 
 
 def _recorder_hook() -> Requirement:

@@ -7,26 +7,30 @@ from dataclasses import dataclass
 
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.remedy import Remedy, Slots, Trial, advise, slots_if, tried
-from dynadiag.recording.records import Compile
 from dynadiag.recording.torch_text.failures import FailureFacts
 
 _OF_PROGRAM = ("UserError", "UncapturedHigherOrderOpError")  # Dynamo's, of the program: no compiler is at fault
+_OF_MACHINE = ("driver", "compiler", "library", "header")  # what a machine may lack
 _INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's own, which say nothing to a user
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCase:
-    """A failed compile: what torch says of it, the stage that failed, and whether it is the rest behind a break."""
+    """A failed compile: what torch says of it, the stage that failed, the type of the exception, the function and its
+    line, and whether it is the rest behind a break.
+    """
 
     facts: FailureFacts
     stage: str
-    item: Compile
-    is_rest: bool
+    error: str | None = None
+    function: str = ""
+    line: int | None = None
+    is_rest: bool = False
 
     @property
     def is_of_rest(self) -> bool:
         """Whether Dynamo failed on what it made itself of the rest of a function."""
-        return self.is_rest and self.stage == "Dynamo" and self.item.error in _INTERNAL_ERRORS
+        return self.is_rest and self.stage == "Dynamo" and self.error in _INTERNAL_ERRORS
 
     @property
     def is_known(self) -> bool:
@@ -60,7 +64,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "failed.rest",
         "torch failed on what it made of the rest of `{function}` behind the graph break at line {line}: end that "
         "break, and there is no such rest.",
-        lambda case: slots_if(case.is_of_rest, function=case.item.function, line=str(case.item.line)),
+        lambda case: slots_if(case.is_of_rest, function=case.function, line=str(case.line)),
         trials=tried("fails_in_a_transform"),
     ),
     Remedy(
@@ -135,7 +139,7 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
     Remedy(
         "failed.bisect",
         "`dynadiag bisect` names the part of the compiler that is at fault.",
-        lambda case: slots_if(not case.is_known and case.item.error not in _OF_PROGRAM),
+        lambda case: slots_if(not case.is_known and case.error not in _OF_PROGRAM),
         ends=False,
         usual=True,
     ),
@@ -147,6 +151,11 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         usual=True,
     ),
 )
+
+
+def machine_advice(facts: FailureFacts) -> tuple[Advice, ...]:
+    """Return what to do where torch says what the machine lacks; empty where it does not."""
+    return failure_advice(FailureCase(facts, "Inductor")) if facts.lacks in _OF_MACHINE else ()
 
 
 def failure_advice(case: FailureCase) -> tuple[Advice, ...]:

@@ -97,7 +97,8 @@ def _evidence(items: Sequence[Compile], failure: _Failure) -> Iterable[Fact]:
 def _read(item: Compile, run: RunRecords) -> _Failure:
     """What torch's text and its traceback tell of a failed compile."""
     facts = read_failure(item.reason or "", run.tracebacks.get(item.compile_id, ""))
-    case = FailureCase(facts, _stage(item, facts), item, run.is_rest(item))
+    stage = _stage(item, facts)
+    case = FailureCase(facts, stage, item.error, item.function, item.line, run.is_rest(item))
     span, lines = _blamed_spans(facts, item.compile_id, run)
     if item.error == "ConstraintViolationError" and (line := _guard_line(item, run)) is not None:
         span, lines = line, ()

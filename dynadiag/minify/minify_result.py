@@ -30,6 +30,7 @@ EXIT_CODES = {
     "no_source": 6,
     "source_passes": 6,
     "interpreted": 6,
+    "machine": 6,
 }
 _VERDICT_SENTENCES = {
     "passes": "it does not fail",
@@ -44,6 +45,7 @@ _VERDICT_SENTENCES = {
     "no_source": "it fails in Dynamo, before there is a graph, and its source cannot be made one file",
     "source_passes": "it fails in Dynamo, before there is a graph; as one file in an empty folder it fails otherwise",
     "interpreted": "it fails only in Triton's interpreter: a repro without a GPU would not be small",
+    "machine": "it fails because of this machine, where no code compiles: there is nothing to reduce",
 }
 _NO_STDIN = "stdin is empty in a trial: let the program read a file, or give it arguments"
 _VERDICT_HELP = {

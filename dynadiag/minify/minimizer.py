@@ -120,7 +120,8 @@ class _Minimizer:
             asked = self.request.options.accuracy and located.first.facts.backends
             if verdict.verdict == "passes" and asked and (found := self._compare_output(located)) is not None:
                 return found
-            return MinifyResult(verdict.verdict, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
+            why = "machine" if verdict.shows_machine_fault else verdict.verdict
+            return MinifyResult(why, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
         rung, failure = located.rung, located.outcome.signature
         self.rung = rung
         self.search.reference = failure
