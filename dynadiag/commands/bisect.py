@@ -111,7 +111,8 @@ def trial_search(
 
     After Ctrl-C its recording has the trials so far. If the target is not a program, there is no recording.
     """
-    with _runner(program, options, hooks) as runner, log.kept_after_interrupt():
+    first_run = progress.first_run(options.timeout)
+    with _runner(program, options, hooks) as runner, log.kept_after_interrupt(), first_run:
         budget = SearchBudget(options.budget)
         yield TrialSearch(runner, log, progress.on_trial, progress.message, options.repeat, budget=budget)
 

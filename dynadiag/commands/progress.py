@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any, TextIO
 
 from dynadiag.commands.common import for_log
@@ -11,6 +14,7 @@ from dynadiag.explanation.formatting import STATUS_WORDS
 from dynadiag.render.clean import clean_line
 
 _MAX_STATUS = 110  # characters of the line that changes
+_LONG = 60.0  # seconds of a run after which its limit is told
 
 
 class ProgressPrinter:
@@ -23,6 +27,7 @@ class ProgressPrinter:
         self._stream = stream
         self._live = stream.isatty() if live is None else live
         self._start = time.monotonic()
+        self._first_run: Timer | None = None
 
     def __enter__(self) -> ProgressPrinter:
         return self
@@ -30,7 +35,24 @@ class ProgressPrinter:
     def __exit__(self, *_: object) -> None:
         self._clear()
 
+    @contextmanager
+    def first_run(self, limit: float) -> Iterator[None]:
+        """Say once, where the first run of the program takes long, after how many seconds it is stopped: it may hang.
+        The first trial, or the end of the block, ends the wait.
+        """
+        told = f"the program has run for {_LONG:.0f} s; it is stopped after {limit:.0f} s (--timeout S)"
+        self._first_run = Timer(_LONG, self.message, (told,))
+        self._first_run.daemon = True
+        if limit > _LONG:
+            self._first_run.start()
+        try:
+            yield
+        finally:
+            self._first_run.cancel()
+
     def on_trial(self, number: int, label: str, status: str, seconds: float) -> None:
+        if self._first_run is not None:
+            self._first_run.cancel()
         text = for_log(clean_line(f"trial {number}: {label}: {STATUS_WORDS.get(status, status)} ({seconds:.1f} s)"))
         if self._live:
             elapsed = time.monotonic() - self._start

@@ -179,7 +179,7 @@ class TriageRun:
         left = self._seconds_for("explain")
         limit = self.args.timeout if left is None else min(left, self.args.timeout)
         recording = self.kept / _RUN
-        with outputs.opened_log(self.kept / _OUTPUT) as file:
+        with outputs.opened_log(self.kept / _OUTPUT) as file, self.progress.first_run(limit):
             streams = (file.fileno(), file.fileno())
             ran = run_recorded(self.program, recording, options, streams=streams, limit=limit)
         ended, paths = ran.ended, ran.keep()
