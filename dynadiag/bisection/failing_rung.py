@@ -27,6 +27,10 @@ from dynadiag.trial.outcome import ROUNDING, Outcome, describe_end
 from dynadiag.trial.plan import RUNGS, Plan
 
 _FRESH_REPEATS = 3  # further fresh runs, to distinguish a flaky failure from one that forks do not show
+_NEVER_COMPILED = "it fails before anything is compiled"
+_STALE_CACHES = "it fails only with what earlier runs left in the compiler's caches"
+_ROUNDING = "not a fault of the compiler: the program compares values that differ by rounding"
+_AT_NO_RUNG = "it fails in each run as it is written, and in the same way at no rung"
 _STALE_CACHE_NOTE = "it passes with empty caches: --fresh runs with them"
 _CONFUSED_CACHE_NOTE = (
     "it fails only with the compiler's caches on, even if they are empty at first: one graph gets the cache entry of "
@@ -132,7 +136,7 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     bisection.notes += result.notes
     if result.rungs["uncompiled"] == "same":
         verdict = Verdict("fails_uncompiled", result.rungs, "uncompiled", first.signature)
-        return FailingRung(first, verdict=replace(verdict, compiled=_has_compiled(first)))
+        return FailingRung(first, verdict=replace(verdict, headline=_uncompiled(first)))
     if result.first is None or result.outcome is None:
         return _crashes_in_many_ways(bisection, first, result) or _fails_at_no_rung(bisection, first, result)
     if (fault := machine_fault(search, bisection.base, result.outcome)) is not None:
@@ -191,10 +195,10 @@ def _ends_before_it_compiles(first: Outcome) -> bool:
     return first.passed and bool(first.exit_code) and not first.facts.backends
 
 
-def _has_compiled(first: Outcome) -> bool:
-    """Whether the first run compiled anything; true if it ended before it could report that."""
+def _uncompiled(first: Outcome) -> str:
+    """The headline if the first run compiled nothing; empty if it ended before it could report that."""
     reports = first.facts.torch is not None or (first.signature is not None and first.signature.kind == "exception")
-    return bool(first.facts.backends) or not reports
+    return _NEVER_COMPILED if reports and not first.facts.backends else ""
 
 
 def _warning(first: Outcome) -> str:
@@ -216,7 +220,7 @@ def _passing_verdict(bisection: Bisection, first: Outcome, rungs: dict[str, str]
         precise = replace(bisection.base, accuracy=False, caches=False, precise_casts=True)
         passes = bisection.search.run(precise, "rounded where eager rounds").passed
         notes.append(_PRECISE_CASTS_NOTE if passes else _NO_PRECISE_CASTS_NOTE)
-    return Verdict("passes", rungs, notes=tuple(notes), rounding=rounding)
+    return Verdict("passes", rungs, notes=tuple(notes), headline=_ROUNDING if rounding else "")
 
 
 def _fails_by_itself(bisection: Bisection, first: Outcome) -> Verdict | None:
@@ -228,7 +232,7 @@ def _fails_by_itself(bisection: Bisection, first: Outcome) -> Verdict | None:
     if failure is None or describe_end(failure) not in first.notes:
         return None
     statuses = {**dict.fromkeys(RUNGS, "not_run"), "uncompiled": "same"}
-    return Verdict("fails_uncompiled", statuses, "uncompiled", failure, compiled=_has_compiled(first))
+    return Verdict("fails_uncompiled", statuses, "uncompiled", failure, headline=_uncompiled(first))
 
 
 def _use_forks_if_same_failure(bisection: Bisection, first: Outcome) -> None:
@@ -302,15 +306,16 @@ def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult
     search = bisection.search
     search.runner.stop_forks()
     runs = [search.status(search.run_fresh(bisection.base, "as written, again")) for _ in range(_FRESH_REPEATS)]
-    failed, stale = runs.count("same"), False
+    failed, headline = runs.count("same"), ""
     note = f"failed the same way in {failed + 1} of {len(runs) + 1} fresh runs, and at no rung"
     if failed == len(runs):
+        headline = _AT_NO_RUNG
         bare = search.run_fresh(replace(bisection.base, caches=False), "as written, without the compiler's caches")
         if bare.passed:
             if (cached := _retry_with_empty_caches(bisection, first, result)) is not None:
                 return cached
-            note, stale = f"{note}; {_STALE_CACHE_NOTE}", True
-    verdict = Verdict("flaky", result.rungs, None, first.signature, notes=(note,), stale_caches=stale)
+            note, headline = f"{note}; {_STALE_CACHE_NOTE}", _STALE_CACHES
+    verdict = Verdict("flaky", result.rungs, None, first.signature, notes=(note,), headline=headline)
     return FailingRung(first, verdict=verdict)
 
 

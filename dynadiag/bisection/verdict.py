@@ -44,12 +44,10 @@ class Verdict:
     ``confirmed`` are the two trials that verify it, in words. ``other_failures`` are different failures that trials
     showed. ``printed`` is the end of the first run's output, for a failure without a message. ``target`` is what was
     tried. ``command`` is the target with its arguments, as shell words for our own commands; empty for a call of this
-    process, which no command can name. ``accuracy`` says whether calls were compared, ``compiled`` whether anything
-    was compiled before a failure that shows uncompiled, ``stale_caches`` whether only what earlier runs left in the
-    compiler's caches fails, ``rounding`` whether the program fails since compiled code rounds otherwise, ``exports``
-    whether it calls torch.export, on which no variable of the environment works.
-    ``shows_machine_fault`` is a program of one line that shows that no code compiles on this machine. ``reproduce`` are
-    candidates for ``bisect --candidate``.
+    process, which no command can name. ``accuracy`` says whether calls were compared, ``exports`` whether it calls
+    torch.export, on which no variable of the environment works. ``headline`` is the first line of the text, where that
+    of the verdict says too little. ``shows_machine_fault`` is a program of one line that shows that no code compiles on
+    this machine. ``reproduce`` are candidates for ``bisect --candidate``.
     """
 
     verdict: str  # "found" | "passes" | "fails_uncompiled" | "flaky" | "stopped"
@@ -66,10 +64,8 @@ class Verdict:
     target: str = ""
     command: str = ""
     accuracy: bool = False
-    compiled: bool = True
-    stale_caches: bool = False
-    rounding: bool = False
     exports: bool = False
+    headline: str = ""
     shows_machine_fault: str = ""
     trials: int = 0
     seconds: float = 0.0
@@ -136,9 +132,6 @@ _HEADLINES = {
     "flaky": "it fails, but not every time",
     "stopped": "the search stopped before it found the culprit",
 }
-_NEVER_COMPILED = "it fails before anything is compiled"
-_STALE_CACHES = "it fails only with what earlier runs left in the compiler's caches"
-_ROUNDING = "not a fault of the compiler: the program compares values that differ by rounding"
 _MAX_OTHER_FAILURES = 5
 
 
@@ -156,12 +149,7 @@ def _head(verdict: Verdict, printer: Printer) -> list[str]:
     if verdict.verdict != "found":
         role = "good" if verdict.verdict == "passes" else "error"
         where = f"; it fails first at rung {verdict.rung}" if verdict.verdict == "stopped" and verdict.rung else ""
-        headline = _HEADLINES[verdict.verdict] if verdict.compiled else _NEVER_COMPILED
-        if verdict.stale_caches:
-            headline = _STALE_CACHES
-        if verdict.rounding:
-            headline = _ROUNDING
-        return [printer.paint(headline, role) + where]
+        return [printer.paint(verdict.headline or _HEADLINES[verdict.verdict], role) + where]
     blamed = list_counted(map(_blamed, verdict.culprits)) or "nothing smaller than the rung"
     if verdict.shows_machine_fault:
         blamed = "this machine, where no code compiles"

@@ -136,6 +136,7 @@ class MinifyResult:
     side_finds: tuple[str, ...] = ()
     versions: BisectDocument | None = None
     symptom: Signature | None = None
+    headline: str = ""  # the first line of the text, where that of the verdict says too little
     compared: ComparedDocument | None = None
     neighbours: tuple[NeighbourDocument, ...] = ()
 
@@ -280,4 +281,4 @@ def _first_line(result: MinifyResult, printer: Printer) -> str:
         return (
             printer.paint("not proved", "error") + f": {clean_line(str(result.repro or 'no repro could be written'))}"
         )
-    return printer.paint(_VERDICT_SENTENCES[result.verdict], "error")
+    return printer.paint(result.headline or _VERDICT_SENTENCES[result.verdict], "error")

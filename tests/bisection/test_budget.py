@@ -425,6 +425,17 @@ def test_a_crash_that_shows_otherwise_in_each_run_is_searched_with_every_failure
         return replace(FAILED, signature=way, points=points) if fails else replace(PASSED, points=points)
 
     verdict = bisect(TrialSearch(Answers(answer), rows), BisectOptions())  # type: ignore[arg-type]
-    assert (verdict.verdict, verdict.rung, verdict.stale_caches) == ("found", "inductor", False), verdict.notes
+    assert (verdict.verdict, verdict.rung, verdict.headline) == ("found", "inductor", ""), verdict.notes
     assert [(culprit.group, culprit.name) for culprit in verdict.culprits] == [("kernel", "sum")]
     assert any(note.startswith("it fails in more than one way (SIGABRT and ") for note in verdict.notes)
+
+
+def test_a_failure_of_each_run_that_no_rung_shows_is_not_told_as_flaky(rows: TrialLog) -> None:
+    other = replace(FAILED, signature=Signature("exception", "OSError", "no such folder", cause="OSError"))
+
+    def answer(plan: Plan, _: int) -> Outcome:
+        return FAILED if plan.rung is None and plan.caches else other
+
+    verdict = bisect(TrialSearch(Answers(answer), rows), BisectOptions())  # type: ignore[arg-type]
+    assert (verdict.verdict, verdict.rung) == ("flaky", None)
+    assert str(verdict).startswith("it fails in each run as it is written, and in the same way at no rung\n")
