@@ -11,11 +11,15 @@ import pytest
 
 from dynadiag.bisection.budget import SearchBudget
 from dynadiag.bisection.failing_rung import BisectOptions, FailingRung
+from dynadiag.bisection.machine import MachineFault, machine_fault
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.minify.minify_result import result_text
 from dynadiag.minify.minimizer import MinifyRequest, _Minimizer
 from dynadiag.render.printer import Printer
 from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
+from dynadiag.trial.supervise import Limits
 from tests.bisection.conftest import Bisected
 
 PROGRAM = "import torch\n\ntorch.compile(lambda x: torch.sin(x) + 1)(torch.ones(8))\n"
@@ -34,11 +38,31 @@ def test_no_operator_is_blamed_where_there_is_no_compiler(bisected: Bisected, mo
     assert last == f"  python -c {shlex.quote(verdict.shows_machine_fault)}"
 
 
-def test_a_compiler_that_the_program_names_is_of_the_program(bisected: Bisected) -> None:
-    setting = f"import torch._inductor.config\n\ntorch._inductor.config.cpp.cxx = (None, {NO_COMPILER!r})\n"
-    verdict = bisected(setting + PROGRAM)
-    assert verdict.verdict == "found"
-    assert (not verdict.culprits, verdict.shows_machine_fault) == (False, "")
+def _fault(folder: Path, error: str, alone: Outcome) -> tuple[MachineFault | None, list[str]]:
+    """What is said of a program that raises this error, where other code ends so alone; and which trials it costs."""
+    trials: list[str] = []
+
+    def run_other(_: object, plan: object, label: str) -> Outcome:
+        trials.append(label)
+        return alone
+
+    runner = SimpleNamespace(scratch=folder, limits=Limits.default(1.0))
+    search = cast(Any, SimpleNamespace(runner=runner, run_other=run_other))
+    return machine_fault(search, Plan(), _failed(error)), trials
+
+
+def _failed(error: str) -> Outcome:
+    return Outcome(Signature("exception", "InductorError", f"{error}: of it", cause=error, rung="inductor"), 1.0)
+
+
+def test_an_error_that_other_code_does_not_raise_is_of_the_program(tmp_path: Path) -> None:
+    assert _fault(tmp_path, "PermissionError", Outcome()) == (None, ["a compiled x + 1 alone"])
+    assert _fault(tmp_path, "PermissionError", _failed("KeyError"))[0] is None
+    assert _fault(tmp_path, "PermissionError", _failed("PermissionError"))[0] is not None
+
+
+def test_an_error_of_a_lowering_costs_no_trial(tmp_path: Path) -> None:
+    assert _fault(tmp_path, "KeyError", _failed("KeyError")) == (None, [])
 
 
 def test_minify_does_not_reduce_it() -> None:
