@@ -1023,6 +1023,38 @@ def test_an_operator_takes_no_name_that_the_statement_uses(kept: str, read: str,
     assert first.endswith(f"_append(_ORDER, {read})")
 
 
+NOTES = "BY_STEP = {}\n\n\ndef note(name, value):\n    BY_STEP[name] = value\n\n\n"
+
+
+def test_a_function_that_notes_a_number_runs_in_the_graph(tmp_path: Path) -> None:
+    call = "note('second', x.max().item())"
+    text = f"{HEAD}{NOTES}def f(x):\n    x = x.sin()\n    {call}\n    return x * 2\n"
+    first = next(each for each in one(text, "x.max().item()", tmp_path) if "_note.register_fake" in each)
+    assert first.endswith("_note(_ORDER, x.max())")
+
+
+def test_a_guard_on_what_such_a_function_keeps_is_gone_where_it_runs_in_the_graph(tmp_path: Path) -> None:
+    call = "note('second', x.max().item())"
+    text = f"{HEAD}{NOTES}def f(x):\n    x = x.sin()\n    {call}\n    return x * 2\n"
+    guarded = Span("f.py", 1 + text[: text.index("BY_STEP[name]")].count("\n"))
+    made = one(text, call, tmp_path, kind="recompile", gb_id=None, guarded=guarded)
+    assert any(each.endswith("_note(_ORDER, x.max())") for each in made)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "def note(name, value):\n    return value + 1\n",  # its result may be what the call is for
+        "def note(name, value):\n    name[0] = value\n",  # it writes to what it is given
+        "def note(name, value):\n    first = name\n    first[0] = value\n",
+    ],
+)
+def test_a_function_that_does_more_than_to_note_stays(note: str, tmp_path: Path) -> None:
+    call = "note(x, x.max().item())"
+    text = f"{HEAD}{note}\n\ndef f(x):\n    {call}\n    return x * 2\n"
+    assert not any("_note" in each for each in one(text, "x.max().item()", tmp_path))
+
+
 IN_ORDER = """
 
 SEEN = []

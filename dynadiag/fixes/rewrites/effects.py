@@ -19,7 +19,13 @@ from dynadiag.fixes.candidate import Candidate, Sources
 from dynadiag.fixes.edits import ParsedSource, callee_name
 from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.rewrites.conditions import Unsuitable
-from dynadiag.fixes.rewrites.effect_function import EffectFunction, operator_of, read_as_numbers, values_of
+from dynadiag.fixes.rewrites.effect_function import (
+    EffectFunction,
+    local_names,
+    operator_of,
+    read_as_numbers,
+    values_of,
+)
 from dynadiag.fixes.rewrites.effect_ways import AFTER, WITHIN
 from dynadiag.fixes.rewrites.printing import prints
 
@@ -39,10 +45,12 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     """The function, and its call in place of the statement at the break, or of the one that a guard is for."""
     span = problem.span if problem.kind == "break" else problem.guarded
     file = sources.file(problem.file if problem.kind == "break" else span.file if span is not None else None)
-    call = file.at(span, cst.Call) if file is not None and span is not None else None
-    line = file.statement(call) if file is not None and call is not None else None
-    function = file.enclosing(line, cst.FunctionDef) if file is not None and line is not None else None
-    if file is None or not isinstance(line, cst.SimpleStatementLine) or not isinstance(function, cst.FunctionDef):
+    if file is None or span is None:
+        return
+    found = file.at(span, cst.Call) or file.at(span, cst.SimpleStatementLine)
+    line = file.statement(found) if found is not None else None
+    function = file.enclosing(line, cst.FunctionDef) if line is not None else None
+    if not isinstance(line, cst.SimpleStatementLine) or not isinstance(function, cst.FunctionDef):
         return
     effect = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
     if file.enclosing(function, cst.FunctionDef) is not None:
@@ -51,11 +59,22 @@ def candidates(problem: FixProblem, sources: Sources) -> Iterator[Candidate]:
     if isinstance(effect, cst.Call) and prints(file, effect):
         reads = any(True for _ in read_as_numbers(file, effect))
         yield from _after(file, function, effect, called) if reads and problem.kind == "break" else ()
-    elif isinstance(effect, cst.Call) and EFFECTS.match(called):
+    elif isinstance(effect, cst.Call) and (EFFECTS.match(called) or _notes_a_number(file, effect)):
         yield from _within(file, function, effect, called)
         yield from _after(file, function, effect, called)
     if function in file.module.body and _has_only_effects(file, function):
+        for around, call in _calls(file, function) if problem.kind == "recompile" else ():
+            yield from _within(file, around, call, function.name.value)
         yield _whole(file, function)
+
+
+def _calls(file: ParsedSource, called: cst.FunctionDef) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
+    """The statements of functions that note a number by this function, each with the function around it."""
+    for call in file.nodes(cst.Call):
+        around = file.enclosing(call, cst.FunctionDef)
+        own = callee_name(call) == called.name.value and isinstance(file.parent(call), cst.Expr)
+        if isinstance(around, cst.FunctionDef) and own and _notes_a_number(file, call):
+            yield around, call
 
 
 def _within(file: ParsedSource, function: cst.FunctionDef, effect: cst.Call, called: str) -> Iterator[Candidate]:
@@ -89,17 +108,36 @@ def _name(file: ParsedSource, effect: cst.Call, called: str) -> str | None:
     return None if "\n" in file.code(effect) else file.free_name(f"_{called.strip('_')}", of=file.statement(effect))
 
 
+def _notes_a_number(file: ParsedSource, effect: cst.Call) -> bool:
+    """Whether it calls a function of the module, which only has effects, with a number that is read out of a tensor."""
+    own = (each for each in file.module.body if isinstance(each, cst.FunctionDef))
+    called = next(
+        (each for each in own if isinstance(effect.func, cst.Name) and each.name.value == effect.func.value), None
+    )
+    reads = any(True for _ in read_as_numbers(file, effect))
+    return called is not None and reads and _has_only_effects(file, called)
+
+
 def _has_only_effects(file: ParsedSource, function: cst.FunctionDef) -> bool:
     """Whether a function returns nothing and writes to no tensor that it is given, by the look of it."""
     results = any(each.value is not None for each in file.nodes(cst.Return, function))
     in_place = any((callee_name(call) or "").endswith("_") for call in file.nodes(cst.Call, function))
     targets = [each.target for each in file.nodes(cst.AssignTarget, function)]
     added = [each.target for each in file.nodes(cst.AugAssign, function)]
-    items = any(isinstance(each, cst.Subscript) for each in [*targets, *added])
+    items = any(
+        isinstance(each, cst.Subscript) and not _is_of_module(file, function, each) for each in [*targets, *added]
+    )
     changed = any(isinstance(each, cst.Name) for each in added)
     compiled = any(file.code(call.args[0].value) == function.name.value for call in _compiles(file))
     other = function.decorators or function.asynchronous or next(file.nodes(cst.Yield, function), None)
     return not (results or in_place or items or changed or compiled or other)
+
+
+def _is_of_module(file: ParsedSource, function: cst.FunctionDef, item: cst.BaseExpression) -> bool:
+    """Whether what an item is written to is of the module: no function is given it."""
+    while isinstance(item, (cst.Attribute, cst.Subscript)):
+        item = item.value
+    return isinstance(item, cst.Name) and item.value not in local_names(file, function)
 
 
 def _compiles(file: ParsedSource) -> Iterator[cst.Call]:
