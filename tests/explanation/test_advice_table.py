@@ -161,7 +161,8 @@ def test_advice_is_made_by_remedies_only() -> None:
     found = {
         str(file.relative_to(PACKAGE))
         for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(text if "Advice(" in (text := file.read_text()) else ""))
+        if "Advice(" in (text := file.read_text())
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "Advice"
     }
     made = {"explanation/remedy.py", "render/cache_report.py"}
