@@ -237,13 +237,17 @@ def serve() -> NoReturn:
     _State.path = tuple(sys.path[1:])
     import torch
 
+    from dynadiag.capture.loaded_packages import packages_loaded_since
     from dynadiag.commands import explain  # noqa: F401 - most commands need what it imports
+    from dynadiag.explanation.registry import Registry
     from dynadiag.trial import zygote
 
     leave_out_guard_timing()
     if not torch.cuda.is_available():
         zygote._warm_up_compiler()
         zygote._warm_up_compiler = lambda: None
+    packages_loaded_since(set())  # both are kept, and needed by most programs
+    Registry.installed()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy every page of what is loaded, and come later than a program's own
     _State.base = _open_descriptors() - {channel.fileno()}

@@ -56,12 +56,17 @@ def main(folder: Path, words: list[str]) -> int:
         _copy(kept, output)
         sys.stderr.buffer.write(warnings.read_bytes())
         return 0
-    done = subprocess.run(["g++", *words], stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(["g++", *_linker(words), *words], stderr=subprocess.PIPE, check=False)
     sys.stderr.buffer.write(done.stderr)
     if done.returncode == 0 and output.is_file() and folder.is_dir():
         warnings.write_bytes(done.stderr)
         _copy(output, kept)
     return done.returncode
+
+
+def _linker(words: list[str]) -> list[str]:
+    """gold, if there is one: to read the names in libtorch takes the usual linker as long as g++ takes for a kernel."""
+    return ["-fuse-ld=gold"] if "-shared" in words and shutil.which("ld.gold") else []
 
 
 def _output(words: list[str]) -> Path | None:

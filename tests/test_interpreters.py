@@ -19,12 +19,14 @@ print(__name__, __file__ if "__file__" in globals() else None, sys.argv, sys.pat
 print(os.getppid() == int(os.environ["PARENT"]), os.getsid(0) == os.getpid(), signal.getsignal(signal.SIGINT))
 print(sys.stdin.read(), "torch" in sys.modules, "torch.nn" in sys.modules, os.path.exists(sys.argv[1]))
 atexit.register(print, "at the end")
+"""
+IMPORTS = """
 from torch.nn import functional
 import torch
 print(torch.get_num_threads(), torch._dynamo.config.recompile_limit, functional.relu.__name__)
 """
 ENDS = {
-    "returns": "",
+    "returns": IMPORTS,
     "a number": "sys.exit(7)",
     "an exception": "def inner():\n    raise KeyError('mine')\ninner()",
     "a signal": "os.kill(os.getpid(), signal.SIGKILL)",

@@ -113,7 +113,9 @@ def test_a_cell_that_is_no_python_is_named(notebook: Notebook) -> None:
 
 
 def test_an_error_of_ours_in_a_cell_is_the_cells(notebook: Notebook) -> None:
-    _, shown = notebook.run("%%dynadiag\ntorch.compile(step)(torch.ones(4))\ndynadiag.open('absent.dynadiag')")
+    _, shown = notebook.run(
+        "%%dynadiag\ntorch.compile(step, backend='eager')(torch.ones(4))\ndynadiag.open('absent.dynadiag')"
+    )
     assert shown["error"].startswith("UnreadableInput: absent.dynadiag")
     assert "UsageError" not in shown.get("stderr", "")
     assert "The program raised" in shown["text/plain"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 
 from dynadiag.recording.code_origin import is_stdlib_file, path_in_packages
@@ -17,8 +18,12 @@ def packages_loaded_since(seen: set[str]) -> dict[str, str]:
     """
     new = set(sys.modules) - seen
     seen |= new
-    files = {file for file in _files(new) if path_in_packages(file) is None and not is_stdlib_file(file)}
-    return {file: inside for file in sorted(files) if (inside := installed_path(file)) is not None}
+    return {file: inside for file in sorted({*_files(new)}) if (inside := _listed_path(file)) is not None}
+
+
+@cache
+def _listed_path(file: str) -> str | None:
+    return None if path_in_packages(file) is not None or is_stdlib_file(file) else installed_path(file)
 
 
 def _files(names: set[str]) -> Iterator[str]:

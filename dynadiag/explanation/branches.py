@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynadiag.explanation.identity import enclosing_function
+from dynadiag.explanation.identity import enclosing_function, segment
 from dynadiag.recording.records import Span
 
 Tested = ast.If | ast.While | ast.IfExp
@@ -44,9 +44,9 @@ def tests_of(function: ast.AST | None) -> list[Tested]:
     return sorted(found, key=lambda node: (node.test.lineno, node.test.col_offset))
 
 
-def text_of(source: str, node: ast.AST) -> str:
+def text_of(source: str, node: ast.expr) -> str:
     """The text of a node, on one line."""
-    return " ".join((ast.get_source_segment(source, node) or "").split())
+    return " ".join(segment(source, node).split())
 
 
 def condition_at(source: str | None, span: Span) -> str | None:

@@ -16,7 +16,7 @@ from dynadiag.explanation.branches import (
     tensor_condition,
 )
 from dynadiag.explanation.failures import operation_of, telling_line
-from dynadiag.explanation.identity import enclosing_function
+from dynadiag.explanation.identity import enclosing_function, segment
 from dynadiag.explanation.run_records import Export, RunRecords
 from dynadiag.explanation.unknown_values import (
     NumberCondition,
@@ -229,7 +229,7 @@ class ExportCase:
         for node in ast.walk(function) if function is not None else ():
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node.iter.lineno == self.span.line:
                 steps = node.iter.args[-1:] if called_name(node.iter) == "range" else []
-                return next((ast.get_source_segment(self._source or "", each) for each in steps), None)
+                return next((segment(self._source, each) for each in steps), None)
         return None
 
     @cached_property
@@ -247,7 +247,7 @@ class ExportCase:
         function = enclosing_function(self._source, self.span.line)
         for node in ast.walk(function) if function is not None else ():
             if isinstance(node, ast.Call) and node.lineno == self.span.line and called_name(node) in _CONVERTS:
-                return ast.get_source_segment(self._source or "", node)
+                return segment(self._source, node)
         return None
 
     def written(self, guard: Symbol) -> str:

@@ -127,6 +127,21 @@ def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
     return index.nodes[kinds]
 
 
+def segment(source: str | None, node: ast.expr) -> str:
+    """The text of an expression in a file. `ast.get_source_segment` divides the file into lines for each.
+
+    >>> segment("é = f(x)", ast.parse("é = f(x)").body[0].value)
+    'f(x)'
+    """
+    index = None if source is None else _file_index(source)
+    lines = [] if index is None else index.lines[node.lineno - 1 : node.end_lineno]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1].encode()[: node.end_col_offset].decode()
+    lines[0] = lines[0].encode()[node.col_offset :].decode()
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True, slots=True)
 class _FileIndex:
     """The lines and the nodes of a file. Its statements and functions have their first and last line.

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dynadiag.explanation.branches import SIZED, called_name
-from dynadiag.explanation.identity import enclosing_function, parsed
+from dynadiag.explanation.identity import enclosing_function, nodes_of, parsed
 from dynadiag.recording.records import GuardFailure, Recompile, Span
 from dynadiag.recording.torch_text.sources import holder_of, is_global, last_name, source_text
 
@@ -188,14 +187,14 @@ def key_place(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span
 
     An integer may be the index of a list or a tensor: it is a key where the program makes a dict of that name.
     """
-    tree = parsed(sources.get(fact.file or "") or "")
-    if fact.part != "value" or fact.was_type not in ("int", "float", "str") or tree is None:
+    text = sources.get(fact.file or "")
+    if fact.part != "value" or fact.was_type not in ("int", "float", "str"):
         return None
     name = source_text(fact.subject)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript) and node.lineno == fact.line and ast.unparse(node.slice) == name:
+    for node in nodes_of(text, ast.Subscript):
+        if node.lineno == fact.line and ast.unparse(node.slice) == name:
             container = ast.unparse(node.value)
-            if fact.was_type != "int" or any(makes_dict(each) for each in _values_of(tree, container)):
+            if fact.was_type != "int" or any(makes_dict(each) for each in _values_of(text, container)):
                 return container, Span(fact.file, node.lineno)
     return None
 
@@ -206,11 +205,10 @@ def makes_dict(value: ast.expr | None) -> bool:
     return made or isinstance(value, (ast.Dict, ast.DictComp))
 
 
-def _values_of(tree: ast.Module, name: str) -> Iterator[ast.expr | None]:
+def _values_of(text: str | None, name: str) -> Iterator[ast.expr | None]:
     """The values that a file gives to a name or an attribute."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in map(ast.unparse, _targets(node)):
-            yield node.value
+    assigned: list[ast.Assign | ast.AnnAssign] = [*nodes_of(text, ast.Assign), *nodes_of(text, ast.AnnAssign)]
+    return (node.value for node in assigned if name in map(ast.unparse, _targets(node)))
 
 
 def assignment(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
@@ -233,19 +231,33 @@ def assignment(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
     return places[0] if len(places) == 1 else None
 
 
-def _statements(text: str, global_: str | None) -> Iterator[Any]:
+def _statements(text: str, global_: str | None) -> Iterator[ast.stmt | ast.expr]:
     """The statements and calls of a file that may give another value than the first.
 
     The first assignment at the top of a file gives a global its first value.
     """
+    parts = _setting_nodes(text)
+    makers = (top for top, _ in parts if any(_binds(each, global_ or "", "global") for each in _targets(top)))
+    first = next(makers, None)
+    for top, nodes in parts:
+        if top is not first or isinstance(top, ast.For):
+            yield from nodes
+
+
+@functools.lru_cache(maxsize=16)
+def _setting_nodes(text: str) -> Sequence[tuple[ast.stmt, Sequence[ast.stmt | ast.expr]]]:
+    """The statements at the top of a file, each with what sets something in it outside of constructors."""
     tree = parsed(text)
-    top: list[ast.stmt] = [] if tree is None else tree.body
-    first = next((node for node in top if any(_binds(each, global_ or "", "global") for each in _targets(node))), None)
-    stack: list[ast.AST] = [node for node in top if node is not first or isinstance(node, ast.For)]
+    return [(top, [*_setting(top)]) for top in tree.body] if tree is not None else []
+
+
+def _setting(top: ast.stmt) -> Iterator[ast.stmt | ast.expr]:
+    stack: list[ast.AST] = [top]
     while stack:
         node = stack.pop()
         if not (isinstance(node, ast.FunctionDef) and node.name in _FIRST):
-            yield node
+            if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.For, ast.Delete, ast.Call)):
+                yield node
             stack += ast.iter_child_nodes(node)
 
 

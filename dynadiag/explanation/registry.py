@@ -39,7 +39,11 @@ class BreakEntry:
     context: str
     explanation: str
     hints: tuple[str, ...]
-    family: Family  # our own words
+
+    @property
+    def family(self) -> Family:
+        """Our own words."""
+        return family(self.gb_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,6 @@ def _entry(gb_id: str, wordings: Sequence[Mapping[str, Any]]) -> BreakEntry:
         wordings[0]["Context"],
         plain_text(next(readable, "")),
         next((joined for w in wordings if (joined := join_fragments(w["Hints"]))), ()),
-        family(gb_type),
     )
 
 

@@ -27,7 +27,7 @@ _CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)
 _HELD = (torch.Tensor, list, dict, set, deque)
 _LOCK = type(threading.Lock())
 _SCALARS = (bool, int, float, str, bytes, complex, type(None))
-_ELSEWHERE: dict[tuple[str, ...], dict[str, Any]] = {}  # by the roots, the modules that are not below one
+_LAST: dict[tuple[str, ...], tuple[dict[str, Any], list[dict[str, Any]]]] = {}  # by the roots: `_namespaces` of modules
 
 
 class UserGlobals:
@@ -134,20 +134,19 @@ def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _namespaces(roots: tuple[str, ...]) -> list[dict[str, Any]]:
     """The globals of each module once: a program in a fresh interpreter is `__main__` and `__mp_main__`.
 
-    torch alone has thousands of modules: those that lie elsewhere are asked once for their file.
+    torch alone has thousands of modules: they are asked for their files when other modules are loaded than the last
+    time.
     """
-    elsewhere = _ELSEWHERE.setdefault(roots, {})
-    spaces = {}
-    for name, module in list(sys.modules.items()):
-        if elsewhere.get(name) is module:
-            continue
+    if roots in _LAST and _LAST[roots][0] == sys.modules:
+        return _LAST[roots][1]
+    modules, spaces = dict(sys.modules), dict[int, dict[str, Any]]()
+    for module in modules.values():
         # ``module.__file__`` would run a function that many modules have for missing names.
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if isinstance(file, str) and lies_in(file, roots):
             spaces[id(module)] = vars(module)
-        else:
-            elsewhere[name] = module
-    return list(spaces.values())
+    _LAST[roots] = modules, list(spaces.values())
+    return _LAST[roots][1]
 
 
 def lies_in(file: str, roots: tuple[str, ...]) -> bool:

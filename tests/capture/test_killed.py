@@ -81,6 +81,7 @@ def program(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 300_000])
+@pytest.mark.usefixtures("forked_interpreters")
 def test_a_process_that_recorded_itself(size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = killed_at([sys.executable, program(tmp_path)], tmp_path, size, DYNADIAG_RECORD=str(tmp_path))
     assert_all_is_there(path, capsys)

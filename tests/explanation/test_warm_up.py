@@ -14,6 +14,8 @@ from dynadiag.check.measurement import measure
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.warm_up import WarmUp, no_warm_up
 
+pytestmark = pytest.mark.usefixtures("forked_interpreters")
+
 
 def body(x: torch.Tensor, k: int) -> torch.Tensor:
     return x * k + x.shape[0]

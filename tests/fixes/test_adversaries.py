@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +27,7 @@ from dynadiag.fixes.trials import _instrumented
 from dynadiag.recording.records import Frame
 from dynadiag.trial.context import TRIAL
 from tests.fixes.adversaries import ADVERSARIES, Adversary
-from tests.fixes.build import candidates, changed, problem_at, project_of, recompile_of
+from tests.fixes.build import changed, problem_at, project_of, recompile_of
 
 _with_each = pytest.mark.parametrize("name", ADVERSARIES)
 COMPARED = {"ends", "error", "results", "mutations", "gradients", "random", "printed", "sides"}
@@ -78,24 +80,22 @@ def problem_of(one: Adversary, folder: Path) -> FixProblem:
     return recompile_of(text, one.function, one.marked, line, call_line, one.values, folder)
 
 
-def name_of(one: Adversary, folder: Path) -> str:
-    """The rewrite that makes the wrong change."""
-    problem, sources = problem_of(one, folder), Sources(project_of(one.source, folder))
-    found = ((rewrite.name, each) for rewrite in CATALOGUE for each in rewrite.made(problem, sources))
-    return next(name for name, each in found if isinstance(each, Candidate) and one.title in each.title)
+@cache
+def wrong_change(name: str) -> tuple[str, Candidate]:
+    """The change of the catalogue whose title is named, and the rewrite that makes it."""
+    one = ADVERSARIES[name]
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        problem, sources = problem_of(one, folder), Sources(project_of(one.source, folder))
+        found = ((rewrite.name, each) for rewrite in CATALOGUE for each in rewrite.made(problem, sources))
+        return next((by, each) for by, each in found if isinstance(each, Candidate) and one.title in each.title)
 
 
-def wrong_change(one: Adversary, folder: Path) -> Candidate:
-    """The change of the catalogue whose title is named."""
-    found = candidates(one.source, problem_of(one, folder), folder)
-    return next(each for each in found if one.title in each.title)
-
-
-def objections(one: Adversary, folder: Path, reported: list[Any], *, compiled_too: bool = False) -> set[str]:
+def objections(name: str, folder: Path, reported: list[Any], *, compiled_too: bool = False) -> set[str]:
     """The obligations that the wrong change fails; with ``compiled_too`` where its calls are compared with those of the
     unchanged program compiled as well.
     """
-    candidate = wrong_change(one, folder)
+    one, (_, candidate) = ADVERSARIES[name], wrong_change(name)
     (text,) = changed(one.source, [candidate])
     edits = _instrumented(project_of(one.source, folder), candidate.conditions)
     unchanged = one.source
@@ -160,7 +160,7 @@ def test_a_wrong_change_is_found_out(
     name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with capfd.disabled(), silence():
-        found = objections(ADVERSARIES[name], tmp_path, reported)
+        found = objections(name, tmp_path, reported)
     assert found == ADVERSARIES[name].found_by, [each for each in reported if isinstance(each, CallDiffers)]
 
 
@@ -170,15 +170,12 @@ def test_a_wrong_change_is_found_out_where_calls_may_be_as_compiled(
     name: str, tmp_path: Path, reported: list[Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     with capfd.disabled(), silence():
-        found = objections(ADVERSARIES[name], tmp_path, reported, compiled_too=True)
+        found = objections(name, tmp_path, reported, compiled_too=True)
     assert found == ADVERSARIES[name].found_by
 
 
-def test_each_rewrite_has_three_adversaries(tmp_path: Path) -> None:
-    folders = [tmp_path / str(number) for number in range(len(ADVERSARIES))]
-    for folder in folders:
-        folder.mkdir()
-    names = [name_of(one, folder) for one, folder in zip(ADVERSARIES.values(), folders, strict=True)]
+def test_each_rewrite_has_three_adversaries() -> None:
+    names = [wrong_change(name)[0] for name in ADVERSARIES]
     assert {rewrite.name for rewrite in CATALOGUE if names.count(rewrite.name) < 3} == set()
 
 

@@ -507,7 +507,7 @@ def _as_operator(text: str, folder: Path) -> list[Candidate]:
     return [each for each in found if each.title == "run `ids` as one operator of the graph"]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_a_function_that_cannot_be_traced_is_one_operator(
     backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -977,7 +977,7 @@ def f(x, k: int = 3):
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_an_operator_keeps_its_place_and_takes_sizes_that_change(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def test_what_a_helper_keeps_is_seen_and_restored(note: Callable[[Any], None], t
 def test_a_module_of_the_users_may_take_the_name_of_another(
     note: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies elsewhere is asked once for its file: torch alone has thousands of modules."""
+    """Modules are asked for their files when others are loaded than the last time: torch alone has thousands."""
     call = ReplayableCall(lambda x: x, (torch.ones(1),), {})
     users = sys.modules.pop("notes_of_a_user")
     monkeypatch.setitem(sys.modules, "notes_of_a_user", sys)

@@ -136,7 +136,7 @@ def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: 
         assert saved_times(recording) is None
 
 
-# Without instructions for bfloat16 the products of a peak take a minute: those of tests are small ones.
+# Without instructions for bfloat16 the products of a peak take a minute: those of tests are small ones, as are copies.
 _SMALL = """
 import sys
 
@@ -144,6 +144,7 @@ if "dynadiag.trial.module_timing" in sys.orig_argv:
     from dynadiag.trial import device_peaks
 
     device_peaks._MATRIX_SIZE["cpu"] = 64
+    device_peaks._COPY_BYTES["cpu"] = 1 << 22
 """
 
 

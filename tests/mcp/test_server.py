@@ -249,6 +249,7 @@ def test_a_cancelled_call_ends_what_it_started_and_keeps_what_it_found(tmp_path:
     anyio.run(session)
 
 
+@pytest.mark.usefixtures("forked_interpreters")
 def test_a_program_that_ignores_ctrl_c_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_INTERRUPTS", (0.1, 0.1, 60.0))
     progress = Progress()

@@ -136,7 +136,7 @@ torch.compile(lambda x: x.sin())(torch.ones(3))
 def test_a_fork_runs_the_programs_exit_functions_and_not_torchs(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(FAREWELLS.format(file=str(tmp_path / "said")))
-    with Runner(Program(str(program)), HOOKS) as runner:
+    with warm(), Runner(Program(str(program)), HOOKS) as runner:
         assert runner.start_forks(threads=1) is None
         assert runner.run(Plan("eager", caches=False)).passed
     assert (tmp_path / "said").read_text().split() == ["1", "atexit", "finalizer"]

@@ -151,7 +151,7 @@ async def test_a_jump_shows_what_stands_around_its_line(tmp_path: Path) -> None:
     async with browsing(build.recording(tmp_path, events)) as pilot:
         await press(pilot, "3")
         pane = _app(pilot).current.query_one("#pane-source", CodePane)
-        for line in range(1, pane.count + 1):
+        for line in (1, 2, 4, 5, 40, 41, 20, pane.count - 4, pane.count - 3, pane.count - 1, pane.count):
             _app(pilot).go_to(source_place(build.FILE, line))
             await settle(pilot)
             top, bottom = int(pane.scroll_y), int(pane.scroll_y) + pane.page_height - 1

@@ -61,4 +61,4 @@ async def test_random_keys(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tui.command_process.program_command", lambda *_, **__: _plan(tmp_path, "prog.py"))
     monkeypatch.setattr(Browser, "exit", lambda *_, **__: None)  # `q`, and quit in the palette
-    await walk(recordings(tmp_path)[name], 0, 100)
+    await walk(recordings(tmp_path)[name], 0, 50)
