@@ -18,6 +18,7 @@ from dynadiag.recording.torch_text.sources import holder_of, is_global, last_nam
 
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
+_REMOVING = ("pop", "popleft", "popitem", "remove", "discard", "clear")
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
 _READ = (ast.Name, ast.Attribute, ast.Subscript)  # how a value is read
 _HELD = ("attribute", "module attribute", "object attribute", "held attribute", "optimizer", "global")
@@ -26,9 +27,10 @@ _HELD = ("attribute", "module attribute", "object attribute", "held attribute", 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:
     """The key that the compiled code itself adds to the container of a guard, and where; no key of a list or a set.
 
+    A function that takes items out as well may leave as many as there were: then nothing is known of the number.
     The compiled code is the function that was compiled again, and what stands at the guard's own line, such as a hook.
     """
-    if fact.part not in ("length", "keys", "membership"):
+    if fact.part not in ("length", "keys", "membership") and (fact.part, fact.was_type) != ("value", "set"):
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
     containers = _written_as(source_text(fact.subject), function)
@@ -49,8 +51,16 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     for file, node in here:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
-            return None, Span(file, called.lineno)
+            around = enclosing_function(sources.get(file or ""), called.lineno)
+            taken = around is not None and _takes_out(around, ast.unparse(called.value))
+            return None if taken else (None, Span(file, called.lineno))
     return None
+
+
+def _takes_out(function: ast.AST, container: str) -> bool:
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    methods = (each for each in called if isinstance(each, ast.Attribute) and each.attr in _REMOVING)
+    return any(ast.unparse(each.value) == container for each in methods)
 
 
 def _written_as(container: str, function: ast.AST | None) -> set[str]:
