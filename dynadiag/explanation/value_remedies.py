@@ -257,7 +257,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "value.key",
         "{name} is a key of the dict `{container}` ({place}), so its value is part of the code: no symbol or tensor "
         "can be a key.{shared} Look the entry up outside of the compiled function and pass it, or keep it on the "
-        "object under one name (an attribute, a buffer).",
+        "object under one name (an attribute, a buffer); or, with few keys, call each once to warm up.",
         _key,
         trials=tried("a_key_of_a_dict"),
     ),
