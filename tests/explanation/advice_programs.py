@@ -739,6 +739,14 @@ def takes_a_class(v: torch.Tensor) -> torch.Tensor:
     return DefinedResult(v * 2).value + v
 
 
+def counts_values(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    return v * torch.bincount(picked, minlength=4)
+
+
+def counts_into(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    return v * picked.new_zeros(4).scatter_add(0, picked, torch.ones_like(picked))
+
+
 def lists_the_counts(v: torch.Tensor, picked: torch.Tensor) -> Any:
     sizes = torch.bincount(picked).tolist()
     return [part * 2 for part in torch.split(v, sizes)]
@@ -3379,6 +3387,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "defines_a_class": (calls(defines_a_class, (x,), (x,)), calls(takes_a_class, (x,), (x,))),
+    "counts_values": (
+        calls(counts_values, (x, torch.tensor([0, 1, 1, 1]))),
+        calls(counts_into, (x, torch.tensor([0, 1, 1, 1]))),
+    ),
     "lists_the_counts": (
         calls(lists_the_counts, (x, torch.tensor([0, 1, 1, 1]))),
         calls(takes_the_sizes, (x, [1, 3])),
