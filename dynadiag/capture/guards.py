@@ -282,7 +282,7 @@ def _with_value(failure: dict[str, Any], value: Any) -> dict[str, Any]:
             failure["was_type"] = _SINGLETON_TYPES[before]
     elif part == "length":
         now = f"length {len(value)}" if _is_sized(value) else None
-    elif part in ("membership", "presence", "own attribute", "alias"):
+    elif part in ("membership", "presence", "own attribute"):
         return failure
     elif part == "value" and was is not None:
         now = _distinct(was, now or "", value)
@@ -410,6 +410,9 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
                 holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
                 failure = _facts(code, kind="SHAPE_ENV", comment=comment)
+                if failure.get("part") == "alias":  # that two are one object, and not what they are, is guarded
+                    yield failure
+                    continue
                 now = lookup.evaluate(failure["source"]) if "source" in failure else None
                 nows = [short_value(lookup.evaluate(term)) for term in failure.get("terms", ())]
                 yield {**failure, "now": short_value(now), "now_type": type(now).__name__, "nows": nows}

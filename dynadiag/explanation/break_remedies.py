@@ -574,7 +574,7 @@ _RULES = (
         "shape.list",
         "A list needs a length that tracing knows: `capture_dynamic_output_shape_ops` makes the compile fail at "
         "`.tolist()`. Make the list outside of the compiled function, and pass it in.",
-        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list),
+        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list, lambda case: _counts(case) is None),
         trials=(Trial("lists_the_counts", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(

@@ -41,7 +41,7 @@ def _added(*, with_key: bool) -> Needs:
 
 
 def _filled(case: RecompileCase) -> Slots:
-    empty = was_empty(case.fact) and not case.goes_on and case.fact.base != "argument"
+    empty = was_empty(case.fact) and not (case.goes_on or case.takes_out) and case.fact.base != "argument"
     return slots_if(_length(case) and empty and case.added is None and _of_torch(case) is None, names=case.names)
 
 

@@ -27,7 +27,6 @@ _HELD = ("attribute", "module attribute", "object attribute", "held attribute", 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:
     """The key that the compiled code itself adds to the container of a guard, and where; no key of a list or a set.
 
-    A function that takes items out as well may leave as many as there were: then nothing is known of the number.
     The compiled code is the function that was compiled again, and what stands at the guard's own line, such as a hook.
     """
     if fact.part not in ("length", "keys", "membership") and (fact.part, fact.was_type) != ("value", "set"):
@@ -51,16 +50,19 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     for file, node in here:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
-            around = enclosing_function(sources.get(file or ""), called.lineno)
-            taken = around is not None and _takes_out(around, ast.unparse(called.value))
-            return None if taken else (None, Span(file, called.lineno))
+            return None, Span(file, called.lineno)
     return None
 
 
-def _takes_out(function: ast.AST, container: str) -> bool:
-    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    methods = (each for each in called if isinstance(each, ast.Attribute) and each.attr in _REMOVING)
-    return any(ast.unparse(each.value) == container for each in methods)
+def takes_out_again(added: tuple[str | None, Span] | None, sources: Mapping[str, str]) -> bool:
+    """Whether the function that adds to a list also takes out of it: it may leave as many items as there were."""
+    if added is None or added[0] is not None:
+        return False
+    function = enclosing_function(sources.get(added[1].file or ""), added[1].line)
+    called = [node.func for node in ast.walk(function or ast.Pass()) if isinstance(node, ast.Call)]
+    methods = [each for each in called if isinstance(each, ast.Attribute)]
+    filled = {ast.unparse(each.value) for each in methods if each.attr in _ADDING and each.lineno == added[1].line}
+    return any(each.attr in _REMOVING and ast.unparse(each.value) in filled for each in methods)
 
 
 def _written_as(container: str, function: ast.AST | None) -> set[str]:

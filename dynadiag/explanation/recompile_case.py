@@ -17,6 +17,7 @@ from dynadiag.explanation.rebinding import (
     number_sizes,
     number_use,
     set_inside,
+    takes_out_again,
 )
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file, short_place
@@ -36,7 +37,8 @@ class RecompileCase:
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
       in that of the entry that failed.
     - ``needed_at``: the line that needed that number.
-    - ``added``: the key that the compiled code itself adds to the container (None of a list), and where.
+    - ``added``: the key that the compiled code itself adds to the container (None of a list), and where; None where it
+      ``takes_out`` items as well, since then nothing is known of their number.
     - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), the
       branch that it ``decides``, and where it ``sizes`` a slice or a tensor.
     - ``counted``: where the compiled code itself adds to a number that is a global, or in one.
@@ -56,6 +58,7 @@ class RecompileCase:
     was_number: bool = False
     needed_at: Span | None = None
     added: tuple[str | None, Span] | None = None
+    takes_out: bool = False
     key_of: tuple[str, Span] | None = None
     use: tuple[str, Span] | None = None
     decides: Span | None = None
@@ -198,7 +201,8 @@ def cases_of(
                 ),
                 None,
             ),
-            added=added_item(together[0].fact, item, sources),
+            added=None if takes_out_again(added, sources) else added,
+            takes_out=takes_out_again(added, sources),
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
@@ -210,5 +214,6 @@ def cases_of(
             made=made,
         )
         for together in causes(own)
+        for added in (added_item(together[0].fact, item, sources),)
     )
     return tuple(case for case in cases if case.is_other_callable)[:1] or cases

@@ -379,6 +379,7 @@ def test_what_is_taken_out_again_is_not_told_as_added(tmp_path: Path) -> None:
         (item,) = [each for each in explain(recording).findings if each.severity != "note"]
     assert "names changed" in item.title
     assert "itself adds" not in advice_of(item)
+    assert "Fill it before" not in advice_of(item)
 
 
 def test_a_key_of_keyword_arguments_is_no_attribute(tmp_path: Path) -> None:
@@ -459,3 +460,18 @@ def test_the_line_that_needs_a_size_as_a_number_is_named(tmp_path: Path) -> None
     line = collects.__code__.co_firstlineno + 2
     assert f"needs it as a number (`test_recompile_groups.py:{line}`)" in advice_of(last)
     assert "itself adds an item to `seen`" in advice_of(last)
+
+
+def test_weights_that_are_untied_are_two(tmp_path: Path) -> None:
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    second.weight = first.weight
+    net = torch.nn.Sequential(first, second)
+    compiled = torch.compile(net, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x)
+        second.weight = torch.nn.Parameter(first.weight.detach().clone())
+        compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = [each for each in explain(recording).findings if each.severity != "note"]
+    assert "were one object, and are two now" in item.evidence[0].text
+    assert "were one tensor in one call and two in the other" in advice_of(item)
