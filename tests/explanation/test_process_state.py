@@ -28,6 +28,16 @@ class Mode(TorchFunctionMode):
         return fn(*args, **(kwargs or {}))
 
 
+class CountingMode(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return fn(*args, **(kwargs or {}))
+
+
 def in_inference_mode(f: Function, x: torch.Tensor) -> None:
     with torch.inference_mode():
         f(x)
@@ -115,7 +125,7 @@ def under_vmap(f: Function, x: torch.Tensor) -> None:
 
 def after_a_function_mode(f: Function, x: torch.Tensor) -> None:
     torch._dynamo.reset()
-    with Mode():
+    with CountingMode():
         f(x)
     f(x)
 
@@ -149,7 +159,7 @@ CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
     under_autocast: ("autocast on cpu changed", "autocast on cpu was off, now on", "inside and outside autocast"),
     under_two_autocasts: ("autocast's dtype on cpu", "was torch.bfloat16, now torch.float16", "different dtypes"),
     in_a_function_mode: ("torch function modes changed", "was none, now Mode", "torch function mode"),
-    after_a_function_mode: ("torch function modes changed", "was Mode, now none", "torch function mode"),
+    after_a_function_mode: ("torch function modes changed", "was CountingMode, now none", "torch function mode"),
     in_a_device_context: ("torch function modes changed", "now DeviceContext(cpu)", "with torch.device"),
     with_a_default_device: ("the default device changed", "was None, now meta", "set_default_device"),
     with_a_default_dtype: ("the default dtype changed", "was torch.float32, now torch.float64", "set it at the start"),

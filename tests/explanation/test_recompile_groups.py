@@ -418,6 +418,7 @@ def test_sizes_of_one_are_to_be_marked_together(tmp_path: Path) -> None:
         return v * 2
 
     (item,) = found(tmp_path, double, (torch.ones(1, 1),), (torch.ones(3, 2),))
+    assert len(item.advice) == 1
     assert "mark_unbacked(v, 0)" in advice_of(item)
     assert "mark_unbacked(v, 1)" in advice_of(item)
 
