@@ -34,7 +34,7 @@ from dynadiag.fixes.fix_report import FixDocument, encode_document, report_text
 from dynadiag.fixes.fix_result import FixResult, document_of, exit_code_of
 from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
-from dynadiag.fixes.prover import FailsUncompiled
+from dynadiag.fixes.prover import NothingToProve
 from dynadiag.fixes.trials import TIMEOUT, Trials, runner_of
 from dynadiag.trial.outcome import Outcome
 
@@ -70,11 +70,12 @@ def run(args: argparse.Namespace) -> int:
     ):
         trials = Trials(project, runner, partial(_on_outcome, log, progress))
         try:
-            result, note = _find(trials, log, progress)
+            result, refused = _find(trials, log, progress)
         except KeyboardInterrupt:
             return common.INTERRUPTED
     document = document_of(result, project, trials.count, time.monotonic() - began)
-    code = 4 if note is not None else exit_code_of(result)
+    code = exit_code_of(result) if refused is None else refused.exit_code
+    note = None if refused is None else str(refused)
     log.finish(code, force=True)
     document = _write(result, project, document, args)
     common.write_json(args.json, encode_document(document))
@@ -89,13 +90,13 @@ def _on_outcome(log: TrialLog, progress: ProgressPrinter, label: str, outcome: O
     progress.on_trial(log.count, label, outcome.ending, outcome.seconds)
 
 
-def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, str | None]:
-    """Search for fixes. Returns the result, and a note if the program fails uncompiled."""
+def _find(trials: Trials, log: TrialLog, progress: ProgressPrinter) -> tuple[FixResult, NothingToProve | None]:
+    """Search for fixes. Returns the result, and why none can be proved if so."""
     try:
         with log.kept_after_interrupt():
             return find_fixes(trials, progress.message), None
-    except FailsUncompiled as failed:
-        return FixResult((), (), {}, None), f"the program fails uncompiled: {failed}"
+    except NothingToProve as refused:
+        return FixResult((), (), {}, None), refused
     except KeyboardInterrupt:
         progress.message(f"interrupted after {count(log.count, 'trial')}")
         raise

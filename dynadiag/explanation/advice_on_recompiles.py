@@ -12,7 +12,7 @@ from dataclasses import replace
 from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.hook_remedies import HOOKS
 from dynadiag.explanation.item_remedies import ITEMS
-from dynadiag.explanation.recompile_case import RecompileCase, of_sort, place_text
+from dynadiag.explanation.recompile_case import RecompileCase, is_special_size, of_sort, place_text
 from dynadiag.explanation.remedy import MOST, Remedy, advise, slots_if, tried
 from dynadiag.explanation.state_remedies import STATES
 from dynadiag.explanation.tensor_remedies import TENSORS, markable_sizes
@@ -124,6 +124,8 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
         key: object = number
         if markable_sizes(case) and not case.is_computed:
             key = "size"
+        elif case.sort == "size" and is_special_size(case.fact) and not case.fact.is_of_parameter:
+            key = "special size"
         elif case.sort == "length" and case.fact.index is None and case.added is None:
             key = ("length", case.fact.was, case.fact.now, case.fact.now_type, case.goes_on)
         elif case.sort == "value":
@@ -135,4 +137,4 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
 
 
 # Remedies that name all values that changed.
-_NAMING_ALL = ("value.attribute", "value.float", "value.integer", "value.integer_again")
+_NAMING_ALL = ("value.attribute", "value.float", "value.float_again", "value.integer", "value.integer_again")

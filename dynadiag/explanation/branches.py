@@ -29,6 +29,7 @@ _ALIASES = frozenset(
     | {"contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool", "cpu"}
     | {"cuda", "detach", "Identity", "real", "imag"}
 )
+_RETURNED = "return "  # begins the name of what a side returns
 _NEGATED = {ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.GtE: "<", ast.Gt: "<=", ast.LtE: ">"}
 
 
@@ -182,11 +183,13 @@ def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
     if isinstance(node, ast.IfExp):
         return next((text_of(source, each) for each in (node.body, node.orelse) if is_of_an_operand(each)), "")
     made = [_assigned(side) for side in _sides(function, node)] if isinstance(node, ast.If) else []
+    ends = any(isinstance(each, ast.Return) for each in ast.walk(node))
     for own, other in zip(made, made[::-1], strict=True):
         for name, value in own.items():
+            if ends and not name.startswith(_RETURNED):  # its names are no values of the branch
+                continue
             if is_of_an_operand(value) and not (isinstance(value, ast.Name) and value.id in own):
                 return text_of(source, value)
-            ends = any(isinstance(each, ast.Return) for each in ast.walk(node))
             if name not in other and not ends and _has_value(function, name, node.lineno):
                 return name
     return ""
@@ -211,14 +214,14 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
                 found[ast.unparse(target)] = ast.BinOp(target, operator, value)
             case ast.Return(value=ast.expr() as value):
                 values = value.elts if isinstance(value, ast.Tuple) else [value]
-                found |= {f"return {place}": each for place, each in enumerate(values)}
+                found |= {f"{_RETURNED}{place}": each for place, each in enumerate(values)}
     return found
 
 
 def is_of_an_operand(value: ast.expr) -> bool:
     """Whether the value of an expression may be, or share its memory with, a tensor that it reads."""
     return isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)) or (
-        isinstance(value, ast.Call) and called_name(value) in _ALIASES
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _ALIASES
     )
 
 

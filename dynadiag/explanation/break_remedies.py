@@ -6,11 +6,12 @@ and as the remedy says. Where none fits, torch's own hints are passed on as torc
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dynadiag.explanation.blocks import becomes_list, branch_on_size, call_at, defined_class, takes_packed
-from dynadiag.explanation.branches import required_at
+from dynadiag.explanation.branches import called_name, required_at
 from dynadiag.explanation.break_case import BreakCase, Needs, is_kind, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
@@ -19,6 +20,7 @@ from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.read_remedies import READS
 from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
+from dynadiag.recording.records import COMPILED_AUTOGRAD
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
 
@@ -41,6 +43,7 @@ _KNOWN = frozenset(
         "chance.bound",
         "library.known",
         "branch.inside",
+        "backward.expected",
         "checkpoint.outside",
         "checkpoint.effects",
         "checkpoint.attribute",
@@ -49,6 +52,7 @@ _KNOWN = frozenset(
         "hook.between",
         "item.picked",
         "class.outside",
+        "shape.counts",
         "shape.list",
         "shape.loop",
         "address.outside",
@@ -87,6 +91,21 @@ def _failed_inside(case: BreakCase) -> bool:
 def _takes_a_generator(case: BreakCase) -> bool:
     call = call_at(case.source, case.item.span)
     return call is not None and any(keyword.arg == "generator" for keyword in call.keywords)
+
+
+def _compiles_autograd(case: BreakCase) -> bool:
+    """Whether compiled autograd was on: the ids of what it compiles of a backward begin with its mark."""
+    return any(each.compile_id.startswith(COMPILED_AUTOGRAD) for each in case.run.compiles)
+
+
+def _counts(case: BreakCase) -> tuple[str, str] | None:
+    """What `bincount` counts at the break, and the least length of the counts, where both are written there."""
+    call = call_at(case.source, case.item.span)
+    if call is None or called_name(call) != "bincount" or len(call.args) != 1:
+        return None
+    lengths = [ast.unparse(each.value) for each in call.keywords if each.arg == "minlength"]
+    counted = call.args[0]
+    return (ast.unparse(counted), lengths[0]) if lengths and isinstance(counted, (ast.Name, ast.Attribute)) else None
 
 
 def _inner_place(case: BreakCase) -> str:
@@ -444,11 +463,23 @@ _RULES = (
         trials=(Trial("hooked_module"),),
     ),
     Remedy(
+        "backward.expected",
+        "With `torch._dynamo.config.compiled_autograd = True` this break is expected: the backward is compiled as "
+        "graphs of its own. Leave it as it is.",
+        when(is_kind(_BACKWARD), _compiles_autograd),
+        ends=False,
+    ),
+    Remedy(
         "backward.trace",
         "Call `backward()` after the compiled call, on the loss that it returns. Or set "
         "`torch._dynamo.config.trace_autograd_ops = True`, with `{loss} = {loss}.detach()` right after this line where "
         "the loss is used again: it is then part of the graph.",
-        when(theirs, is_kind(_BACKWARD), loss=lambda case: (case.called or "loss.backward").removesuffix(".backward")),
+        when(
+            theirs,
+            is_kind(_BACKWARD),
+            lambda case: not _compiles_autograd(case),
+            loss=lambda case: (case.called or "loss.backward").removesuffix(".backward"),
+        ),
         trials=(Trial("goes_backward"), Trial("goes_backward_in_the_graph")),
     ),
     Remedy(
@@ -509,6 +540,19 @@ _RULES = (
         trials=(Trial("has_a_packed_rnn", ("2.13", "2.14")),),
     ),
     Remedy(
+        "shape.counts",
+        "Where no value is as large as `{length}`, count into a tensor whose length torch knows: "
+        "`{counted}.new_zeros({length}).scatter_add(0, {counted}, torch.ones_like({counted}))`.",
+        when(
+            theirs,
+            is_kind(_DYNAMIC_SHAPE),
+            lambda case: _counts(case) is not None,
+            counted=lambda case: (_counts(case) or ("", ""))[0],
+            length=lambda case: (_counts(case) or ("", ""))[1],
+        ),
+        trials=(Trial("counts_values", case=_DYNAMIC_SHAPE),),
+    ),
+    Remedy(
         "shape.capture",
         "Set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`: the size becomes a symbol of the graph."
         "{branch}",
@@ -530,7 +574,7 @@ _RULES = (
         "shape.list",
         "A list needs a length that tracing knows: `capture_dynamic_output_shape_ops` makes the compile fail at "
         "`.tolist()`. Make the list outside of the compiled function, and pass it in.",
-        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list),
+        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list, lambda case: _counts(case) is None),
         trials=(Trial("lists_the_counts", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(

@@ -15,13 +15,18 @@ from math import prod
 
 from dynadiag.explanation.process_state import explains_dispatch
 from dynadiag.recording.records import GuardFailure, Recompile
-from dynadiag.recording.torch_text.sources import ends_in_attribute, hooked_module, last_name, numbered_items
+from dynadiag.recording.torch_text.sources import (
+    MODULE_OF_TORCH,
+    ends_in_attribute,
+    hooked_module,
+    last_name,
+    numbered_items,
+)
 
 _OF_CONDITIONS = ("shape", "size", "value")  # sorts of failures that a condition and its terms have
 _EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
 _HELD_IN = ("_buffers", "_parameters", "_modules")  # where a module keeps such attributes
 _OF_MODULE = "L['self']."
-_MODULE_OF_TORCH = "__import_torch_dot_"  # what torch calls its own modules in guards
 # What a lazy module or a cache sets in its first call.
 _SET_BY_FIRST_CALL = [f"{lead}initiali{letter}ed" for lead in ("", "is_", "_", "_is_") for letter in "sz"]
 _MOST_SIZES = 8  # of one tensor that are tried as factors of a stride: 255 products
@@ -312,7 +317,7 @@ def _is_of_state(failure: GuardFailure, state: GuardFailure) -> bool:
         return explains_dispatch(state, failure)
     if failure.index == "torch function modes":
         return state.index == "default device"
-    return _MODULE_OF_TORCH in (failure.subject or "")
+    return MODULE_OF_TORCH in (failure.subject or "")
 
 
 def _follows(stride: GuardFailure, sizes: Sequence[tuple[int, int]]) -> bool:

@@ -18,6 +18,8 @@ _INTERNAL_ERRORS = ("AssertionError", "InternalTorchDynamoError")  # of Dynamo's
 class FailureCase:
     """A failed compile: what torch says of it, the stage that failed, the type of the exception, the function and its
     line, and whether it is the rest behind a break.
+
+    ``package`` is the library on whose line it failed, where a line of the program's leads there; empty elsewhere.
     """
 
     facts: FailureFacts
@@ -26,6 +28,7 @@ class FailureCase:
     function: str = ""
     line: int | None = None
     is_rest: bool = False
+    package: str = ""
 
     @property
     def is_of_rest(self) -> bool:
@@ -135,6 +138,15 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "The exception comes from {stage}: mend it there, or use another.",
         lambda case: slots_if(case.is_of_backend and case.facts.lacks is None, stage=case.stage),
         trials=tried("failing_backend"),
+    ),
+    Remedy(
+        "failed.in_a_library",
+        "torch fails on code of {package}: leave the call in this line out of the compiled function. Make it before or "
+        "after the compiled call, or compile a smaller part.",
+        lambda case: slots_if(
+            case.package and case.package != "torch" and case.stage == "Dynamo" and not case.is_known,
+            package=case.package,
+        ),
     ),
     Remedy(
         "failed.bisect",

@@ -11,10 +11,11 @@ from dynadiag.explanation.findings import Advice, Cost, Fact, Finding
 from dynadiag.explanation.formatting import list_some, shorten, whole_sentences
 from dynadiag.explanation.identity import identity
 from dynadiag.explanation.number_remedies import number_advice
+from dynadiag.explanation.owner import owner_and_entry
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.unknown_values import asked_decision, undecided
-from dynadiag.recording.records import Compile, Node, Span, Symbol
+from dynadiag.recording.records import Compile, Frame, Node, Span, Symbol
 from dynadiag.recording.torch_text.expressions import as_written
 from dynadiag.recording.torch_text.failures import FailureFacts, read_failure
 from dynadiag.recording.torch_text.sources import source_text
@@ -43,6 +44,7 @@ class _Failure:
     span: Span | None
     lines: tuple[Span, ...]
     advice: tuple[Advice, ...]
+    stack: tuple[Frame, ...] = ()  # the user's, to that line
     operation: str | None = None
 
 
@@ -63,6 +65,7 @@ def _finding(items: Sequence[Compile], failure: _Failure, run: RunRecords) -> Fi
     function = run.named(item.function, (item.compile_id,))
     span = failure.span or Span(item.file, item.line)
     ids = tuple(each.compile_id for each in items)
+    owner, entry = owner_and_entry(span.file, failure.stack, run.packages)
     return Finding(
         rule=Rule.FAILED_COMPILE,
         id=None,
@@ -78,6 +81,8 @@ def _finding(items: Sequence[Compile], failure: _Failure, run: RunRecords) -> Fi
         advice=failure.advice,
         evidence=tuple(_evidence(items, failure)),
         called=tuple(frame for frame in item.user_stack[:-1] if (frame.file, frame.line) != (span.file, span.line)),
+        owner=owner.name,
+        entry=None if entry is None else Span(entry.file, entry.line),
     )
 
 
@@ -97,8 +102,9 @@ def _evidence(items: Sequence[Compile], failure: _Failure) -> Iterable[Fact]:
 def _read(item: Compile, run: RunRecords) -> _Failure:
     """What torch's text and its traceback tell of a failed compile."""
     facts = read_failure(item.reason or "", run.tracebacks.get(item.compile_id, ""))
-    stage = _stage(item, facts)
-    case = FailureCase(facts, stage, item.error, item.function, item.line, run.is_rest(item))
+    owner, entry = owner_and_entry(facts.blamed.file if facts.blamed else None, facts.user_stack, run.packages)
+    failed = (_stage(item, facts), item.error, item.function, item.line, run.is_rest(item))
+    case = FailureCase(facts, *failed, owner.name if entry else "")
     span, lines = _blamed_spans(facts, item.compile_id, run)
     if item.error == "ConstraintViolationError" and (line := _guard_line(item, run)) is not None:
         span, lines = line, ()
@@ -107,9 +113,10 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     if decision is None:
         bound, own = facts.constraint, [each for each in run.symbols if each.compile_id == item.compile_id]
         constant = [each for each in own if each.event == "specialized" and bound and each.value == bound.held]
-        return _Failure(named, telling_line(facts), span, lines, failure_advice(case), operation_of(constant, own))
+        given, operation = failure_advice(case), operation_of(constant, own)
+        return _Failure(named, telling_line(facts), span, lines, given, facts.user_stack, operation)
     given = number_advice(replace(decision, is_captured=True, is_whole=True), torch=run.run.torch)
-    return _Failure(named, undecided(decision), span, lines, given)
+    return _Failure(named, undecided(decision), span, lines, given, facts.user_stack)
 
 
 def operation_of(constant: Iterable[Symbol], symbols: Iterable[Symbol]) -> str | None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dynadiag.explanation.rebinding import DICTS
-from dynadiag.explanation.recompile_case import Needs, RecompileCase, of_sort, place_text
+from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.explanation.value_remedies import ATTRIBUTES
 from dynadiag.recording.torch_text.guards import was_empty
-from dynadiag.recording.torch_text.sources import is_global, last_name, local_name, source_text
+from dynadiag.recording.torch_text.sources import MODULE_OF_TORCH, is_global, last_name, local_name, source_text
 
 
 def _length(case: RecompileCase) -> bool:
     return case.sort == "length" and case.fact.index is None
+
+
+def _first_call(case: RecompileCase) -> Slots:
+    apart = [change.fact for change in case.changes if is_special_size(change.fact)]
+    else_ = ". Or initialize it before the first compiled call."
+    if apart:
+        size = source_text(apart[0].source)
+        else_ = f", also where it is initialized before: `{size}` was {apart[0].was} and is {apart[0].now} now, and "
+        else_ += "torch compiles the sizes 0 and 1 apart."
+    return slots_if(case.sort == "first call", name=case.name, else_=else_)
 
 
 def _added(*, with_key: bool) -> Needs:
@@ -31,13 +41,25 @@ def _added(*, with_key: bool) -> Needs:
 
 
 def _filled(case: RecompileCase) -> Slots:
-    empty = was_empty(case.fact) and not case.goes_on and case.fact.base != "argument"
-    return slots_if(_length(case) and empty and case.added is None, names=case.names)
+    empty = was_empty(case.fact) and not (case.goes_on or case.takes_out) and case.fact.base != "argument"
+    return slots_if(_length(case) and empty and case.added is None and _of_torch(case) is None, names=case.names)
 
 
-def _more_items(case: RecompileCase) -> Slots:
-    is_dict = case.fact.now_type in DICTS
-    return slots_if(_length(case) and not is_dict and _filled(case) is None, names=case.names)
+def _more_items(*, given: bool) -> Needs:
+    """``given``: of an argument, which the caller makes, or of another object."""
+
+    def needs(case: RecompileCase) -> Slots:
+        is_given = case.fact.base == "argument" or case.fact.is_new_owner is True
+        fits = _length(case) and case.fact.now_type not in DICTS and is_given == given
+        return slots_if(fits and _filled(case) is None and _of_torch(case) is None, names=case.names)
+
+    return needs
+
+
+def _of_torch(case: RecompileCase) -> Slots:
+    """A container that is a global of a module of torch's."""
+    in_torch = (case.fact.subject or "").startswith(MODULE_OF_TORCH)
+    return slots_if(case.sort in ("length", "keys", "membership") and in_torch, names=case.names)
 
 
 def _modules(case: RecompileCase) -> bool:
@@ -47,7 +69,8 @@ def _modules(case: RecompileCase) -> bool:
 def _other_keys(case: RecompileCase) -> Slots:
     is_dict = case.fact.now_type in DICTS
     fits = case.sort == "keys" or (_length(case) and is_dict and not _modules(case))
-    return slots_if(fits and case.added is None and _filled(case) is None, names=case.names)
+    known = case.added is not None or _filled(case) is not None or _of_torch(case) is not None
+    return slots_if(fits and not known, names=case.names)
 
 
 def _identity(*, function: bool) -> Needs:
@@ -81,7 +104,7 @@ def _class_anew(case: RecompileCase) -> Slots:
 
 
 def _other_type(case: RecompileCase) -> Slots:
-    fact, of_module = case.fact, case.fact.base == "module attribute" and not case.fact.is_new_owner
+    fact, of_module = case.fact, case.fact.base in ("module attribute", "parameter") and not case.fact.is_new_owner
     number = case.sort == "value" and None not in (fact.was_type, fact.now_type) and fact.was_type != fact.now_type
     known = _class_anew(case) is not None or case.is_other_callable or _types(case) in (_TENSORS, *_STRUCTURES)
     advice = "Set it before the first call, or expect one compile for each." if of_module else "Pass one type always."
@@ -148,10 +171,24 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "items.length",
-        "{names:has} another number of items, and each number is code of its own. Stack the items into one tensor, pad "
-        "to one length, or loop outside and compile what is done to one item.",
-        _more_items,
+        "{names:has} another number of items, and each number is code of its own. Where they are tensors, stack them "
+        "into one, or pad to one length; or loop outside and compile what is done to one item.",
+        _more_items(given=True),
         trials=tried("a_length"),
+    ),
+    Remedy(
+        "items.held",
+        "{names:has} another number of items than in the call before, and each number is code of its own. Give it all "
+        "of them before the first call, or expect one compile for each number.",
+        _more_items(given=False),
+        trials=tried("a_list_that_is_extended"),
+    ),
+    Remedy(
+        "items.of_torch",
+        "{names:is} torch's own, and what the program does around the call changes it, such as a context manager of "
+        "torch's (`parametrize.cached()`): that is different code. Leave that out, or expect one compile more.",
+        _of_torch,
+        trials=tried("a_cache_of_torchs"),
     ),
     Remedy(
         "items.modules",
@@ -185,7 +222,8 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
         "items.membership",
         "What {names} contains changed, and the code asked: look it up before the call and pass the answer.",
         lambda case: slots_if(
-            case.sort == "membership" and case.added is None and case.keyword is None, names=case.names
+            case.sort == "membership" and case.added is None and case.keyword is None and _of_torch(case) is None,
+            names=case.names,
         ),
         trials=tried("membership"),
     ),
@@ -242,8 +280,8 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "object.first_call",
         "{name} is set in the first call (a cache that is filled, a lazy module): what is compiled for the first call "
-        "is not used again, so expect one compile more. Or initialize it before the first compiled call.",
-        of_sort("first call"),
+        "is not used again, so expect one compile more{else_}",
+        _first_call,
         trials=tried("a_cache"),
     ),
     Remedy(

@@ -12,6 +12,7 @@ from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.remedy import Remedy, Trial, advise, copied
 from dynadiag.explanation.unknown_values import NumberCondition
 
+_OF_MATH = ("isfinite", "isinf", "isnan", "exp", "log", "sqrt")  # what torch has by the same name
 _Needs = Callable[[NumberCondition], Mapping[str, str] | None]
 
 
@@ -23,7 +24,10 @@ def _number(holds: Callable[[NumberCondition], bool], /, **slots: Callable[[Numb
 
 
 def _tensors(found: NumberCondition) -> str:
-    return found.comparison.replace(".item()", "")
+    text = found.comparison.replace(".item()", "")
+    for name in _OF_MATH:
+        text = text.replace(f"math.{name}(", f"torch.{name}(")
+    return text
 
 
 def _copy(found: NumberCondition) -> str:

@@ -100,7 +100,15 @@ OUTPUT: tuple[Remedy[BreakCase], ...] = (
     Remedy(
         "log.ignore",
         "`torch._dynamo.config.ignore_logging_functions.add({method})`{like}: compiled code then leaves the call out.",
-        when(lambda case: case.item.gb_id == _LOGGER, method=_logger_method, like=_logger_like),
+        when(
+            lambda case: case.item.gb_id == _LOGGER and not case.is_condition, method=_logger_method, like=_logger_like
+        ),
         trials=(Trial("logs"),),
+    ),
+    Remedy(
+        "log.ask",
+        "Ask the logger before the compiled call, and pass the answer in: compiled code can ask none.",
+        when(theirs, lambda case: case.item.gb_id == _LOGGER and case.is_condition),
+        trials=(Trial("asks_a_logger"),),
     ),
 )

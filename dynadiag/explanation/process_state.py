@@ -52,7 +52,6 @@ _KINDS = (
     ("Negative", "a negated view"),
     ("ZeroTensor", "a zero tensor without memory"),
     ("Python", "a tensor subclass"),
-    ("Autograd", "part of autograd"),
 )
 
 
@@ -87,6 +86,16 @@ def is_other_device(fact: GuardFailure) -> bool:
     return bool(added & _BACKEND_KEYS and removed & _BACKEND_KEYS)
 
 
+def is_inference(fact: GuardFailure) -> bool:
+    """Whether a tensor has gained or lost the keys of autograd alone.
+
+    Only an inference tensor lacks them, and each tensor in inference mode: what was compiled for either is the same.
+    """
+    added, removed = key_changes(fact)
+    changed = added | removed
+    return fact.index is None and bool(changed) and all(key.startswith(("Autograd", "ADInplace")) for key in changed)
+
+
 def dispatch_change(fact: GuardFailure) -> str:
     """What a tensor has become, by its dispatch keys: ``is an inference tensor now``."""
     if fact.index == "in inference mode":
@@ -96,6 +105,9 @@ def dispatch_change(fact: GuardFailure) -> str:
     if fact.index == "an inference tensor":
         return "is an inference tensor now"
     added, removed = key_changes(fact)
+    if is_inference(fact):
+        was = "was" if added else "is"
+        return f"{was} an inference tensor or in inference mode {'before' if added else 'now'}"
     if is_other_device(fact):
         return f"is on another device now ({', '.join(sorted(added & _BACKEND_KEYS))})"
     for lead, kind in _KINDS:

@@ -17,6 +17,7 @@ from dynadiag.recording.torch_text.sources import holder_of, is_global, last_nam
 
 _FIRST = ("__init__", "__post_init__", "__setstate__", "reset_parameters")  # functions that give the first value
 _ADDING = ("append", "appendleft", "extend", "insert", "add")  # methods of containers that add an item
+_REMOVING = ("pop", "popleft", "popitem", "remove", "discard", "clear")
 DICTS = ("dict", "OrderedDict", "defaultdict", "Counter")
 _READ = (ast.Name, ast.Attribute, ast.Subscript)  # how a value is read
 _HELD = ("attribute", "module attribute", "object attribute", "held attribute", "optimizer", "global")
@@ -27,7 +28,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
 
     The compiled code is the function that was compiled again, and what stands at the guard's own line, such as a hook.
     """
-    if fact.part not in ("length", "keys", "membership"):
+    if fact.part not in ("length", "keys", "membership") and (fact.part, fact.was_type) != ("value", "set"):
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
     containers = _written_as(source_text(fact.subject), function)
@@ -50,6 +51,17 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
             return None, Span(file, called.lineno)
     return None
+
+
+def takes_out_again(added: tuple[str | None, Span] | None, sources: Mapping[str, str]) -> bool:
+    """Whether the function that adds to a list also takes out of it: it may leave as many items as there were."""
+    if added is None or added[0] is not None:
+        return False
+    function = enclosing_function(sources.get(added[1].file or ""), added[1].line)
+    called = [node.func for node in ast.walk(function or ast.Pass()) if isinstance(node, ast.Call)]
+    methods = [each for each in called if isinstance(each, ast.Attribute)]
+    filled = {ast.unparse(each.value) for each in methods if each.attr in _ADDING and each.lineno == added[1].line}
+    return any(each.attr in _REMOVING and ast.unparse(each.value) in filled for each in methods)
 
 
 def _written_as(container: str, function: ast.AST | None) -> set[str]:

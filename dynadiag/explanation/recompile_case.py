@@ -17,11 +17,12 @@ from dynadiag.explanation.rebinding import (
     number_sizes,
     number_use,
     set_inside,
+    takes_out_again,
 )
 from dynadiag.explanation.remedy import Slots, Subject, slots_if
 from dynadiag.recording.code_origin import is_torch_file, short_place
 from dynadiag.recording.records import Frame, GuardFailure, Recompile, Span
-from dynadiag.recording.torch_text.sources import argument_description, holder_of, local_name, source_text
+from dynadiag.recording.torch_text.sources import argument_description, holder_of, is_on_stack, local_name, source_text
 
 _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callable as
 _FROM_BEFORE = ("size", "shape", "value", "length")  # parts of what a function may have computed before a break
@@ -35,7 +36,9 @@ class RecompileCase:
     - ``goes_on``: it changed in other recompiles of the function too.
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
       in that of the entry that failed.
-    - ``added``: the key that the compiled code itself adds to the container (None of a list), and where.
+    - ``needed_at``: the line that needed that number.
+    - ``added``: the key that the compiled code itself adds to the container (None of a list), and where; None where it
+      ``takes_out`` items as well, since then nothing is known of their number.
     - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), the
       branch that it ``decides``, and where it ``sizes`` a slice or a tensor.
     - ``counted``: where the compiled code itself adds to a number that is a global, or in one.
@@ -53,7 +56,9 @@ class RecompileCase:
     goes_on: bool = False
     became_number: bool = False
     was_number: bool = False
+    needed_at: Span | None = None
     added: tuple[str | None, Span] | None = None
+    takes_out: bool = False
     key_of: tuple[str, Span] | None = None
     use: tuple[str, Span] | None = None
     decides: Span | None = None
@@ -156,7 +161,7 @@ def is_from_before_break(failure: GuardFailure, computed: Collection[str]) -> bo
     ``computed`` has the names that it gave to such values. What had none is on the stack, under a name of torch's.
     """
     roots = {local_name(source) or "" for source in failure.terms or (failure.subject,)}
-    if all(root.startswith("___stack") for root in roots):
+    if all(root.startswith("___stack") for root in roots) or (failure.part == "shape" and is_on_stack(failure.guard)):
         return True
     return failure.part in _FROM_BEFORE and roots <= {*computed}
 
@@ -166,14 +171,15 @@ def cases_of(
     computed: Collection[str] = (),
     changing: Collection[str | None] = (),
     sources: Mapping[str, str] = {},
-    numbers: Collection[tuple[str, str | None]] = (),
+    numbers: Mapping[tuple[str, str | None], tuple[Frame, ...]] = {},
     torch_objects: Collection[tuple[str, str]] = (),
     caller: Frame | None = None,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
-    ``numbers`` are the compiles and sources of symbols that torch needed the number of, ``torch_objects`` those of
-    objects of torch's own. ``caller`` is the frame of the program that called the function.
+    ``numbers`` are the compiles and sources of symbols that torch needed the number of, each with the line that needs
+    it where that is known, ``torch_objects`` those of objects of torch's own. ``caller`` is the frame of the program
+    that called the function.
     """
     own = own_changes(item, computed)
     given = (each.fact for each in own if not is_from_before_break(each.fact, computed))
@@ -187,7 +193,16 @@ def cases_of(
             goes_on=changing_source(together[0].fact) in changing,
             became_number=(item.compile_id, together[0].fact.source) in numbers,
             was_number=(together[0].fact.against, together[0].fact.source) in numbers,
-            added=added_item(together[0].fact, item, sources),
+            needed_at=next(
+                (
+                    Span(frame.file, frame.line)
+                    for compile_id in (item.compile_id, together[0].fact.against)
+                    for frame in numbers.get((compile_id, together[0].fact.source), ())
+                ),
+                None,
+            ),
+            added=None if takes_out_again(added, sources) else added,
+            takes_out=takes_out_again(added, sources),
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
@@ -199,5 +214,6 @@ def cases_of(
             made=made,
         )
         for together in causes(own)
+        for added in (added_item(together[0].fact, item, sources),)
     )
     return tuple(case for case in cases if case.is_other_callable)[:1] or cases

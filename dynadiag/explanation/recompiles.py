@@ -149,7 +149,8 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     given_up = {_function(item) for item in run.recompiles if item.limit_reached and item.reasons}
     compiles = {item.compile_id: item for item in run.compiles}
     changing = _changing(run)
-    numbers = {(each.compile_id, each.source) for each in run.symbols if each.event == "specialized"}
+    specialized = [each for each in run.symbols if each.event == "specialized"]
+    numbers = {(each.compile_id, each.source): each.user_stack[-1:] for each in specialized}
     groups: dict[_Key, _Group] = {}
     known: list[_Cause] = []
     failed: set[tuple[_Key, str, str | None]] = set()

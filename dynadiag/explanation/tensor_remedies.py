@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynadiag.explanation.formatting import count, list_some
-from dynadiag.explanation.process_state import dispatch_change, is_other_device
+from dynadiag.explanation.process_state import dispatch_change, is_inference, is_other_device
 from dynadiag.explanation.recompile_case import (
     Needs,
     RecompileCase,
@@ -82,7 +82,8 @@ def _static(said: str | None) -> Needs:
         facts = markable_sizes(case)
         told = {fact.mark if fact.mark == "static" else fact.dynamic and "automatic" for fact in facts}
         never = any(fact.is_static for fact in facts)
-        return slots_if(facts and case.is_constant and not never and told == {said}, names=case.names)
+        place = f" (`{place_text(case.needed_at)}`)" if case.needed_at else ""
+        return slots_if(facts and case.is_constant and not never and told == {said}, names=case.names, place=place)
 
     return needs
 
@@ -228,14 +229,26 @@ def _dispatch(case: RecompileCase, kind: str) -> Slots:
     """``kind``: "device", "inference tensor", or "" for all others."""
     change = dispatch_change(case.fact) if case.sort == "dispatch keys" else None
     is_kind = "device" if is_other_device(case.fact) else ""
-    is_kind = is_kind or ("inference tensor" if case.fact.index == "an inference tensor" else "")
-    return slots_if(change and is_kind == kind, name=case.name, names=case.names, change=change or "")
+    made = case.fact.index == "an inference tensor"
+    is_kind = is_kind or ("inference tensor" if made or is_inference(case.fact) else "")
+    how = "made" if made else "made, or passed,"
+    return slots_if(change and is_kind == kind, name=case.name, names=case.names, change=change or "", made=how)
 
 
 def _device(case: RecompileCase) -> Slots:
     if case.fact.is_of_parameter:
         return None
     return {"names": case.names} if case.sort == "device" else _dispatch(case, "device")
+
+
+def _is_tied(case: RecompileCase) -> bool:
+    """Whether two parameters or buffers are, or were, one tensor."""
+    terms = case.fact.terms
+    return (
+        case.sort == "alias"
+        and len(terms) == 2
+        and all("._parameters[" in each or "._buffers[" in each for each in terms)
+    )
 
 
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
@@ -281,8 +294,8 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.number",
-        "Each size of {names} is compiled apart: something in the function needs it as a number. Avoid that, or pad to "
-        "a few sizes.",
+        "Each size of {names} is compiled apart: something in the function needs it as a number{place}. Avoid that, or "
+        "pad to a few sizes.",
         _static("automatic"),
     ),
     Remedy(
@@ -440,18 +453,27 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         ends=False,
     ),
     Remedy(
+        "tensor.tied",
+        "{both} were one tensor in one call and two in the other, which is different code: tie them, or untie them, "
+        "before the first call, or expect one compile for each.",
+        lambda case: slots_if(
+            _is_tied(case), both=" and ".join(f"`{source_text(each)}`" for each in case.fact.terms[:2])
+        ),
+        trials=tried("a_tied_weight"),
+    ),
+    Remedy(
         "tensor.alias",
         "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
         "of them, or always pass them alike.",
-        of_sort("alias"),
+        lambda case: slots_if(case.sort == "alias" and not _is_tied(case)),
         trials=tried("the_same_tensor"),
     ),
     Remedy(
         "tensor.inference",
-        "{name} was made under `torch.inference_mode` in one call and not in the other, which is different code. "
-        "Make it the same way for every call; under `torch.no_grad` tensors are ordinary ones.",
+        "{name} was {made} under `torch.inference_mode` in one call and not in the other, which is different code. "
+        "Do it the same way for every call; under `torch.no_grad` tensors are ordinary ones.",
         lambda case: _dispatch(case, "inference tensor"),
-        trials=tried("an_inference_tensor"),
+        trials=tried("an_inference_tensor", "an_inference_tensor_first"),
     ),
     Remedy(
         "tensor.dispatch",

@@ -9,7 +9,7 @@ default or a module's attribute 4, whatever ``dynamic`` is.
 from __future__ import annotations
 
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, place_text
-from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
+from dynadiag.explanation.remedy import Remedy, Slots, Subject, slots_if, tried
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure, Span
 from dynadiag.recording.torch_text.guards import literal_type
@@ -39,6 +39,7 @@ def _value(case: RecompileCase, *bases: str, type_: str | None = None, constant:
     return (
         case.sort == "value"
         and case.key_of is None
+        and case.added is None
         and not case.is_other_callable
         and same
         and not named
@@ -94,9 +95,10 @@ def _of_instances(case: RecompileCase) -> Slots:
     return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if of_module else "")
 
 
-def _nouns(case: RecompileCase, noun: str) -> str:
+def _nouns(case: RecompileCase, noun: str) -> Subject:
     """``The integer `n` ``, ``The integers `n`, `m` ``."""
-    return f"The {noun}{'s' if len({fact.subject for fact in case.alike}) > 1 else ''} {case.names}"
+    many = len({fact.subject for fact in case.alike}) > 1
+    return Subject(f"The {noun}{'s' if many else ''} {case.names}", many=many)
 
 
 def _is_callers(case: RecompileCase) -> bool:
@@ -178,8 +180,8 @@ def _float(*, constant: bool) -> Needs:
             return None
         bases = {each.base for each in case.alike}
         holder = {
-            "closure": _closed_over(case, "float"),
-            "global": f"The global {case.name}, a float,",
+            "closure": Subject(_closed_over(case, "float")),
+            "global": Subject(f"The global {case.name}, a float,"),
         }.get(fact.base or "", _nouns(case, "float attribute" if bases <= {*ATTRIBUTES} else "float"))
         return {
             "what": holder,
@@ -255,7 +257,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
         "value.key",
         "{name} is a key of the dict `{container}` ({place}), so its value is part of the code: no symbol or tensor "
         "can be a key.{shared} Look the entry up outside of the compiled function and pass it, or keep it on the "
-        "object under one name (an attribute, a buffer).",
+        "object under one name (an attribute, a buffer); or, with few keys, call each once to warm up.",
         _key,
         trials=tried("a_key_of_a_dict"),
     ),
@@ -398,7 +400,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.integer_again",
-        "{what} changed and is part of the code, each value compiled apart: {why} (an index, a branch, an option of an "
+        "{what:is} part of the code and changed, each value compiled apart: {why} (an index, a branch, an option of an "
         "operator). Take that code out of the function, or pass a tensor where it is only computed with.",
         lambda case: _integer_of_caller(case, constant=True),
         trials=tried("a_length_of_a_list"),
@@ -434,7 +436,7 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.float_again",
-        "{what} changed and is part of the code, each value compiled apart: {why} (a branch, `int(...)`). Numbers that "
+        "{what:is} part of the code and changed, each value compiled apart: {why} (a branch, `int(...)`). Numbers that "
         "only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for `torch.add(a, b, alpha=s)`. Or "
         f"{TENSOR_INSTEAD}.",
         _float(constant=True),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import os
 import random
 import sys
 import time
@@ -21,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from dynadiag.explanation.formatting import count
 from dynadiag.fixes.call_record import (
     CallDifference,
     CallRecord,
@@ -99,14 +101,17 @@ RECOMPILE_LIMIT = 1000  # other inputs are compiled code of their own, and none 
 
 
 class CallWatch:
-    """Watches the outermost compiled calls. A compiled call inside another one is part of it."""
+    """Watches the outermost compiled calls of a process. A compiled call inside another one is part of it; those that a
+    fork of the process makes, as a worker that loads data, are none of its own.
+    """
 
     def __init__(self) -> None:
         self._inside = False
+        self._process = os.getpid()
         setattr(builtins, CALL_BUILTIN, self._whole)
 
     def __call__(self, compiled: Callable[..., Any], original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self._inside or torch.compiler.is_compiling():
+        if self._inside or torch.compiler.is_compiling() or os.getpid() != self._process:
             return compiled(*args, **kwargs)
         self._inside = True
         try:
@@ -303,7 +308,9 @@ class CandidateWatch(CallWatch):
             text = "behind it the program draws other random numbers"
             TRIAL.send(CallDiffers(max(self._count - 1, 0), OWN, "random", text))
         if missing := self._expected.calls_from(self._count):
-            TRIAL.send(CallDiffers(min(missing), OWN, "results", f"it makes {self._count} compiled calls only"))
+            TRIAL.send(
+                CallDiffers(min(missing), OWN, "results", f"it makes only {count(self._count, 'compiled call')}")
+            )
         if self._asked.own_records is not None:
             RecordedCalls(tuple(self._made), random).write(self._asked.own_records)
         spread = max((by for record in self._made for by in record.spread.values()), default=0.0)

@@ -135,8 +135,8 @@ def report_text(document: FixDocument, printer: Printer, note: str | None = None
     """The report: proved fixes first, then the others with the reasons."""
     order = sorted(document.fixes, key=lambda each: (("proved", "rejected", "none").index(each.verdict), each.combined))
     groups: dict[object, list[FixEntry]] = {}
-    for position, entry in enumerate(order):  # causes that one change removes are told together
-        groups.setdefault(entry.diff or position, []).append(entry)
+    for entry in order:  # causes that one change removes are told together, and those of which the same is told
+        groups.setdefault(entry.diff or (_cause(entry), entry.rejected, entry.advice), []).append(entry)
     parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in groups.values())]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
@@ -161,12 +161,13 @@ def _change(entries: list[FixEntry], printer: Printer, told: Evidence | None) ->
     changes together, which has a place of its own.
     """
     entry = entries[0]
-    lines = [printer.paint(_cause(each), each.problem.kind) for each in entries[:_MAX_CAUSES]]
-    if len(entries) > _MAX_CAUSES:
-        lines.append(f"and {len(entries) - _MAX_CAUSES} more causes, which the JSON has")
+    causes = list(dict.fromkeys(printer.paint(_cause(each), each.problem.kind) for each in entries))
+    lines = causes[:_MAX_CAUSES]
+    if len(causes) > _MAX_CAUSES:
+        lines.append(f"and {len(causes) - _MAX_CAUSES} more causes, which the JSON has")
     lines.append(f"  {entry.verdict}: {entry.title}")
-    if entry.why:
-        lines.append(f"  why: {entry.why}")
+    whys = dict.fromkeys(each.why for each in ([entry] if entry.diff else entries[:_MAX_CAUSES]) if each.why)
+    lines += [f"  why: {why}" for why in whys]
     if entry.where == "library" and entry.verdict == "proved":
         lines.append(f"  in {entry.package}: --overlay FILE.py writes it, and no installed file is changed")
     if entry.evidence not in (None, told):

@@ -41,7 +41,7 @@ Message = Callable[[str], None]
 
 
 def find_fixes(trials: Trials, message: Message) -> FixResult:
-    """Find and prove fixes for every cause in a program. Raises `FailsUncompiled`."""
+    """Find and prove fixes for every cause in a program. Raises `NothingToProve`."""
     trials.runner.warm_up()
     first = trials.recorded("as written", fresh=True)
     torch = first.explanation.run.torch if first.explanation else None

@@ -26,7 +26,7 @@ from dynadiag.fixes.fix_result import document_of
 from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.notebook_cells import MODULE, CallPickler, CallUnpickler, imported_packages, write_cells
 from dynadiag.fixes.project import Project
-from dynadiag.fixes.prover import FailsUncompiled
+from dynadiag.fixes.prover import NothingToProve
 from dynadiag.fixes.trials import OnOutcome, Trials, runner_of
 from dynadiag.trial.program import Program
 
@@ -92,8 +92,8 @@ def fix_call(
         trials = Trials(project, runner, on_outcome)
         try:
             result = find_fixes(trials, lambda _: None)
-        except FailsUncompiled as failed:
-            raise DynadiagError(f"fix: the call fails uncompiled: {failed}") from failed
+        except NothingToProve as refused:
+            raise DynadiagError(f"fix: {refused}") from refused
         document = document_of(result, project, trials.count, time.monotonic() - began)
         sources = {name: project.source(name) for name in result.changed}
     return FixReport(_with_cells_named(document, folder), unified_diff(sources, result.changed))

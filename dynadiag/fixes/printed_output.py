@@ -17,6 +17,7 @@ _TORCH_CPP_WARNING = re.compile(
 )
 _TORCH_LOG = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d+ .*[/\\]?torch[/\\]\S+\.py:\d+\].*\n", re.M)
 _FRAME = re.compile(r'^(  File ".*?", line )\d+', re.M)
+_SOURCE_LINE = re.compile(r"(\bFile: \S+\.py:)\d+( in )")  # of a node, as torch prints graphs
 _PLACE = re.compile(r'^  File "(.*?)", line (\d+)', re.M)
 _SHOWN_WARNING = re.compile(r"\w*Warning: ")  # as `comparable` leaves it
 _EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Unsupported)(?::.*)?$", re.M)
@@ -28,13 +29,13 @@ UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run o
 
 
 def comparable(text: str, folders: Iterable[str] = ()) -> str:
-    """The text without line numbers of warnings and tracebacks, which an edit may move, without torch's warnings about
-    its own work, and without these folders.
+    """The text without line numbers of warnings, tracebacks and graphs, which an edit may move, without torch's
+    warnings about its own work, and without these folders.
     """
     for folder in folders:
         text = text.replace(folder, "")
     own = _TORCH_LOG.sub("", _TORCH_CPP_WARNING.sub("", _TORCH_WARNING.sub("", text)))
-    return _FRAME.sub(r"\1", _WARNING.sub(r"\1\n", own))
+    return _SOURCE_LINE.sub(r"\1\2", _FRAME.sub(r"\1", _WARNING.sub(r"\1\n", own)))
 
 
 def comparable_run(text: str, folders: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from dynadiag.fixes.edits import Edit, SourceMap
 from dynadiag.fixes.project import Project
 from dynadiag.recording.code_origin import user_frame
 from dynadiag.recording.records import Break, Frame, Recompile, Span
+from dynadiag.recording.torch_text.sources import source_text
 
 _SPECIALIZED = ("0", "1")  # sizes that torch compiles for themselves
 _MAX_ADVICE = 3  # pieces of advice for one cause; explain has them all
@@ -151,7 +152,7 @@ def _break_problem(item: Break, explanation: Explanation, project: Project) -> F
         compile_id=item.compile_id,
         title=item.gb_type or item.reason,
         gb_id=item.gb_id,
-        cause=next((each.cause for each in told if each.cause), None),
+        cause=next((each.cause.replace(f"{project.root}/", "") for each in told if each.cause), None),
         hints=item.hints,
         stack=_in_project(item.user_stack, project),
         nothing_before=not any(each.compile_id == item.compile_id for each in explanation.graphs),
@@ -194,7 +195,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
         advice = tuple(each for each in own if each in given) or given or own
         for change in case.changes:
             fact = change.fact
-            what = f"{fact.source or fact.guard} of {item.function} changes"
+            what = f"{source_text(fact.source) if fact.source else fact.guard} of {item.function} changes"
             found.append(
                 FixProblem(
                     kind="recompile",

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from dynadiag.explanation.formatting import count
 from dynadiag.fixes.candidate import Candidate
 from dynadiag.fixes.fix_report import Evidence
 from dynadiag.fixes.observation import CallDiffers
@@ -118,7 +119,7 @@ def _no_new_cause(proof: Proof) -> str | None:
         cause for cause, count in after.causes.items() if count > before.causes[cause] and cause.startswith("break ")
     ]
     if new:
-        return f"torch breaks the graph elsewhere instead, at {after.places[new[0]]}"
+        return f"torch breaks the graph elsewhere instead, in the changed program at {after.places[new[0]]}"
     return None
 
 
@@ -131,7 +132,7 @@ def _fewer(proof: Proof) -> str | None:
     if "recompile" in kinds and after.recompiles >= before.recompiles:
         return f"as many recompiles as before: {after.recompiles}"
     if after.breaks > before.breaks or after.recompiles > before.recompiles:
-        return f"it compiles again {after.recompiles} times instead of {before.recompiles}"
+        return f"{count(after.recompiles, 'recompile')} instead of {before.recompiles}"
     return None
 
 

@@ -23,22 +23,39 @@ from dynadiag.fixes.proof import (
     UnchangedProgram,
     first_objection,
 )
-from dynadiag.fixes.trials import RecordedRun, Trials
+from dynadiag.fixes.trials import RecordedRun, ReferenceRun, Trials
 
 _TIMED_AGAIN = 2  # how often both programs are timed again before one counts as slower
 _OTHER_INPUTS_SECONDS = 5.0  # for the runs with other inputs
 
 
-class FailsUncompiled(Exception):  # noqa: N818 - an outcome of the search
-    """The program fails without torch.compile: there is nothing to compare a change with."""
+class NothingToProve(Exception):  # noqa: N818 - an outcome of the search
+    """No change can be proved. The message says why, and ``exit_code`` is that of `dynadiag fix`."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def refuse_failing(trials: Trials, first: RecordedRun) -> None:
-    """Raise `FailsUncompiled` for a program without a problem that fails, compiled or not."""
+    """Raise `NothingToProve` for a program without a problem that fails."""
     if first.outcome.exit_code != 0:
         plain = trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
-        if plain.outcome.exit_code != 0:
-            raise FailsUncompiled(plain.outcome.tail)
+        refuse_failing_uncompiled(plain)
+        found = "there is nothing to fix: no graph break and no recompile"
+        failed = f"the program fails where it is compiled alone, with {_ended(first)}"
+        raise NothingToProve(f"{found}; {failed}: `dynadiag explain` and `dynadiag bisect` say more", 3)
+
+
+def refuse_failing_uncompiled(plain: RecordedRun) -> None:
+    """Raise `NothingToProve` if a run without torch.compile fails: there is nothing to compare a change with."""
+    if plain.outcome.exit_code != 0:
+        raise NothingToProve(f"the program fails uncompiled: {_ended(plain)}", 4)
+
+
+def _ended(run: RecordedRun | ReferenceRun) -> str:
+    """The exception that ended a run, or its exit code."""
+    return last_exception(f"{run.printed}\n{run.outcome.tail}") or f"exit code {run.outcome.exit_code}"
 
 
 @dataclass(slots=True)
@@ -56,21 +73,22 @@ class Prover:
     def measure_unchanged(self, first: RecordedRun) -> None:
         """Run the unchanged program as a fork, and uncompiled. ``first`` is its run in a fresh interpreter.
 
-        Raises `FailsUncompiled` if it fails uncompiled too.
+        Raises `NothingToProve` if it fails uncompiled too, or its calls cannot be recorded.
         """
         recorded = self.trials.recorded("as written, for comparison")
         self._first, first = first, self._second_run(first, recorded)
         reference = self.trials.reference(self.conditions, _OTHER_INPUTS_SECONDS)
         code = recorded.outcome.exit_code
-        if reference.outcome.exit_code != 0 and code != 0:
-            raise FailsUncompiled(reference.outcome.tail)
-        if not reference.records.exists():
-            raised = last_exception(reference.errors) or f"exit code {reference.outcome.exit_code}"
-            raise FailsUncompiled(f"the trial that records its calls, uncompiled, ended with {raised}")
+        failed = reference.outcome.exit_code != 0
+        plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled") if code != 0 else None
+        if plain is not None and failed:
+            refuse_failing_uncompiled(plain)
+        if (plain is not None and failed) or not reference.records.exists():
+            raised = last_exception(reference.errors) or _ended(reference)
+            raise NothingToProve(f"nothing can be proved: the trial that records the calls ended with {raised}", 1)
         printed = mask_unstable(recorded.printed, first.printed)
         self._compiled_spread = spread_of(recorded.printed, first.printed)
-        if code != 0:  # it fails compiled alone, so a change has to make it as it is uncompiled
-            plain = self.trials.recorded("unchanged, uncompiled", rung="uncompiled")
+        if plain is not None:  # it fails compiled alone, so a change has to make it as it is uncompiled
             code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
         stable = UNSTABLE not in printed

@@ -218,8 +218,9 @@ def _other_number(value: Any, what: str) -> Any:
 
 
 def _sizes(leaves: Sequence[Any]) -> list[int]:
-    found = (size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape if size > 0)
-    return list(dict.fromkeys(found))
+    """The sizes of tensors, without those of the ragged dimensions of nested ones, which are no numbers."""
+    found = (size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape)
+    return list(dict.fromkeys(size for size in found if isinstance(size, int) and size > 0))
 
 
 def _resized(leaf: Any, old: int, new: int) -> Any:

@@ -22,7 +22,7 @@ from dynadiag.errors import UnreadableInput
 from dynadiag.recording.digest.digest import Digest
 from dynadiag.recording.log import NOISE_KIND, LogParser, RawEvent, event_kind, event_time, parse_metadata, payload_text
 from dynadiag.recording.record_mapping import FieldError
-from dynadiag.recording.records import Event, Record, Run
+from dynadiag.recording.records import COMPILED_AUTOGRAD, Event, Record, Run
 from dynadiag.recording.schema import BLOCK_SIZE
 from dynadiag.recording.store import RecordingWriter, atomic_write
 
@@ -207,7 +207,8 @@ def _compile_id(metadata: dict[str, Any]) -> str:
     autograd = _counter_or_none(metadata.get("compiled_autograd_id"))
     framed = frame is not None and number is not None
     if autograd is not None:
-        return f"!{autograd}/{frame}/{number}" if framed else f"!{autograd}"
+        traced = f"{COMPILED_AUTOGRAD}{autograd}"
+        return f"{traced}/{frame}/{number}" if framed else traced
     return f"{frame}/{number}" if framed else "-"
 
 

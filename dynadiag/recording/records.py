@@ -19,6 +19,7 @@ from typing import TypeAlias
 FULL = "the size limit of the recording was reached: later events are not in it"
 CUT_SHORT = "the recording ends before the program did: it was cut short"
 UNCOMPILED_NOTE = "this is the uncompiled variant of a comparison: nothing was to be compiled"
+COMPILED_AUTOGRAD = "!"  # what the ids of what compiled autograd compiles begin with, in torch's own text form
 EXPORT = "export/"  # what the id of an export begins with, in place of a compile's
 FAILED_TRACE = "failed_trace"  # the stage of a graph that Dynamo had not finished when it failed
 DYNAMO_STAGES = ("dynamo", FAILED_TRACE)

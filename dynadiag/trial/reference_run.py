@@ -63,11 +63,13 @@ class ReplayableCall:
         self._saved_arguments = copy_tensors((args, kwargs))  # the program's own call may write to its arguments
         self._saved_state = [t.detach().clone() for t in self.state]
         self._saved_random_state = random_state()
+        given = (leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Generator))
+        self._saved_generators = [(generator, generator.get_state()) for generator in given]
         self.input_names = _input_names(function, args, kwargs)
         self.gradient_names = self._gradient_names()
 
     def restore(self) -> None:
-        """Restore the state that the function can reach, and the random number generators."""
+        """Restore the state that the function can reach, and the random number generators, also those given to it."""
         for contents in self._container_snapshots:
             contents.restore()
         for tensor, gradient in self._saved_gradients:
@@ -77,6 +79,8 @@ class ReplayableCall:
             if not _is_unchanged(tensor, saved):
                 tensor.data.copy_(saved)
         set_random_state(self._saved_random_state)
+        for generator, state in self._saved_generators:
+            generator.set_state(state)
 
     def start_values(self) -> tuple[dict[str, torch.Tensor], dict[int, torch.Tensor]]:
         """What each run starts from: the values of the state by name, and those of the arguments by position."""

@@ -207,6 +207,20 @@ def logs(v: torch.Tensor) -> torch.Tensor:
     return half * 2
 
 
+def asks_a_logger(v: torch.Tensor) -> Any:
+    v = v * 2
+    if logging.getLogger("dynadiag.test").isEnabledFor(logging.DEBUG):
+        v = v + 0
+    return v + 1
+
+
+def takes_the_answer(v: torch.Tensor, debug: bool) -> Any:
+    v = v * 2
+    if debug:
+        v = v + 0
+    return v + 1
+
+
 class Hooked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -723,6 +737,14 @@ class DefinedResult:
 
 def takes_a_class(v: torch.Tensor) -> torch.Tensor:
     return DefinedResult(v * 2).value + v
+
+
+def counts_values(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    return v * torch.bincount(picked, minlength=4)
+
+
+def counts_into(v: torch.Tensor, picked: torch.Tensor) -> Any:
+    return v * picked.new_zeros(4).scatter_add(0, picked, torch.ones_like(picked))
 
 
 def lists_the_counts(v: torch.Tensor, picked: torch.Tensor) -> Any:
@@ -1697,12 +1719,13 @@ def with_gradients(on: bool) -> Program:
     return run
 
 
-def inference(made_alike: bool) -> Program:
+def inference(made_alike: bool, first: bool = False) -> Program:
     def run(compile_: Compile) -> list[Any]:
         fn = compile_(doubles)
         with torch.no_grad() if made_alike else torch.inference_mode():
             v = torch.ones(4)
-        return [fn(torch.ones(4)), fn(v)]
+        with torch.no_grad():
+            return [fn(each) for each in ((v, torch.ones(4)) if first else (torch.ones(4), v))]
 
     return run
 
@@ -1996,6 +2019,50 @@ def fills_a_list(before: bool) -> Program:
         first = fn(x)
         held[:] = [zeros]
         return [first, fn(x)]
+
+    return run
+
+
+def extends_a_list(before: bool) -> Program:
+    """A program that has one item more in a list at its second call, or at both."""
+
+    def run(compile_: Compile) -> list[Any]:
+        held[:] = [zeros] * (1 + before)
+        fn = compile_(lambda v: sum(held, v + 1))
+        first = fn(x)
+        held[:] = [zeros, zeros]
+        return [first, fn(x)]
+
+    return run
+
+
+def ties(before: bool) -> Program:
+    """A program that unties the weights of two layers between two calls, or before both."""
+
+    def run(compile_: Compile) -> list[Any]:
+        torch.manual_seed(0)
+        first, second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        second.weight = first.weight
+        own = nn.Parameter(first.weight.detach().clone())
+        if before:
+            second.weight = own
+        fn = compile_(nn.Sequential(first, second))
+        found = [fn(x)]
+        second.weight = own
+        return [*found, fn(x)]
+
+    return run
+
+
+def parametrized(cached: bool) -> Program:
+    """A program that calls a module with a parametrization under `parametrize.cached`, or not."""
+
+    def run(compile_: Compile) -> list[Any]:
+        torch.manual_seed(0)
+        module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4))
+        fn, around = compile_(module), torch.nn.utils.parametrize.cached() if cached else contextlib.nullcontext()
+        with torch.no_grad(), around:
+            return [fn(x), fn(x)]
 
     return run
 
@@ -3230,6 +3297,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(splits_by_a_list, (x, torch.tensor([1, 3]))),
         configured(calls(splits_by_a_list, (x, torch.tensor([1, 3]))), captures),
     ),
+    "asks_a_logger": (calls(asks_a_logger, (x,)), calls(takes_the_answer, (x, False))),
     "logs": (
         calls(logs, (x,)),
         configured(calls(logs, (x,)), lambda: config.ignore_logging_functions.add(logging.Logger.warning)),
@@ -3319,6 +3387,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "warns_of_values": (calls(warns_of_values, (x,)), warns_afterwards),
     "multiplies_by_an_item": (calls(takes_an_item, (x,)), calls(multiplies, (x,))),
     "defines_a_class": (calls(defines_a_class, (x,), (x,)), calls(takes_a_class, (x,), (x,))),
+    "counts_values": (
+        calls(counts_values, (x, torch.tensor([0, 1, 1, 1]))),
+        calls(counts_into, (x, torch.tensor([0, 1, 1, 1]))),
+    ),
     "lists_the_counts": (
         calls(lists_the_counts, (x, torch.tensor([0, 1, 1, 1]))),
         calls(takes_the_sizes, (x, [1, 3])),
@@ -3573,6 +3645,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(lambda a, b: a * 2 + b, (x, y), (y, y.clone())),
     ),
     "an_inference_tensor": (inference(made_alike=False), inference(made_alike=True)),
+    "an_inference_tensor_first": (inference(made_alike=False, first=True), inference(made_alike=True, first=True)),
     "a_conjugated_view": (
         calls(lambda v: v * 2, (torch.ones(4) * 1j,), ((torch.ones(4) * -1j).conj(),)),
         calls(lambda v: v * 2, (torch.ones(4) * 1j,), ((torch.ones(4) * -1j).conj().resolve_conj(),)),
@@ -3682,6 +3755,9 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_float": (calls(times, (x, 2.5), (x, 3.5)), calls(times, (x, 2.5), (x, 3.5), dynamic=True)),
     "a_float_in_a_tensor": (with_factors(2.5, 3.5), with_a_buffer(2.5, 3.5)),
     "a_length": (values(1, (2, 3)), values(0, (2, 3))),
+    "a_list_that_is_extended": (extends_a_list(before=False), extends_a_list(before=True)),
+    "a_tied_weight": (ties(before=False), ties(before=True)),
+    "a_cache_of_torchs": (parametrized(cached=True), parametrized(cached=False)),
     "a_filled_dict": (keeps_last(), keeps_last(last=x)),
     "a_cache": (decodes(initialized=False), decodes(initialized=True)),
     "keyword_arguments": (with_keywords({}, {"one": 1}), with_keywords({"one": 1}, {"one": 1})),

@@ -175,7 +175,7 @@ def test_a_size_that_stays_constant_is_not_to_be_marked_dynamic() -> None:
 def test_an_integer_that_changed_before_is_not_said_to_become_a_symbol() -> None:
     advice = advise(a_recompile("0/1: n == 4", "0/0: n == 3"))
     assert advice == tuple(dict.fromkeys(advice))
-    assert "part of the code, each value compiled apart" in advice[0]
+    assert "part of the code and changed, each value compiled apart" in advice[0]
 
 
 def test_the_same_advice_is_given_once() -> None:
@@ -319,7 +319,7 @@ def test_an_integer_attribute_that_changed_again_is_a_modules() -> None:
 @pytest.mark.parametrize("name", ["s", "self.s", "G['S']", "G['h'].__closure__[0].cell_contents"])
 def test_a_float_that_changed_before_is_not_said_to_become_an_input(name: str) -> None:
     (again,) = advise(a_recompile(f"0/1: {name} == 2.5", f"0/0: {name} == 1.5"))
-    assert "part of the code, each value compiled apart" in again
+    assert "part of the code and changed, each value compiled apart" in again
     assert "From now on" not in again
 
 

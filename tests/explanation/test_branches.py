@@ -50,6 +50,7 @@ def test_a_condition_is_written_for_tensors(condition: str, written: str) -> Non
         ("if v.sum() > 0:\n    w = v * 2\n    return w\nreturn v + 1", ""),
         ("if v.sum() > 0:\n    return v + 1, v.float()\nreturn v, v", "v.float()"),
         ("if v.sum() > 0:\n    v += 1\nelse:\n    v = v - 1\nreturn v", ""),
+        ("if v.sum() > 0:\n    return v + 1\nn = int(v.max())\nw = v[:n]\nreturn w + 1", ""),
         ("return v if v.sum() > 0 else v + 1", "v"),
         ("return v * 2 if v.sum() > 0 else v + 1", ""),
     ],

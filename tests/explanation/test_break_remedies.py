@@ -253,3 +253,17 @@ def test_a_branch_that_does_more_than_write_is_not_written_without_it(tmp_path: 
     said = [" ".join(text for _, text in advice(tmp_path, fn)) for fn in (clips, clips_and_adds)]
     assert ["changes nothing where" in text for text in said] == [True, False]
     assert not any("torch.cond(" in text for text in said)
+
+
+def test_a_backward_is_no_break_to_end_under_compiled_autograd(tmp_path: Path) -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    def trains(x: torch.Tensor) -> torch.Tensor:
+        loss = (x * weight).square().sum()
+        loss.backward()
+        return loss.detach()
+
+    with config.patch(compiled_autograd=True):
+        said = advice(tmp_path, trains)
+    assert [text for _, text in said if "this break is expected" in text]
+    assert not [text for _, text in said if "after the compiled call" in text]

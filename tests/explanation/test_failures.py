@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -252,3 +253,27 @@ def test_torchs_own_backend_is_not_to_be_mended(tmp_path: Path) -> None:
     made = failing(tmp_path, lambda: torch.compile(sides, backend="aot_eager")(torch.ones(2, 4), weight))
     assert "AOTAutograd" in made.findings[0].title
     assert not any("mend it there" in each.text for each in made.findings[0].advice)
+
+
+def test_a_failure_in_a_library_is_told_at_the_users_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "site-packages" / "counted"
+    package.mkdir(parents=True)
+    asked = "from importlib import metadata\n\ndef has(name):\n    try:\n        metadata.version(name)\n"
+    (package / "__init__.py").write_text(f"{asked}    except metadata.PackageNotFoundError:\n        return False\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    import counted  # type: ignore[import-not-found]
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if counted.has("no-such-package") else x * 2
+
+    path = tmp_path / "run.dynadiag"
+    with contextlib.suppress(Exception), dynadiag.record(path):
+        torch.compile(step, backend="eager")(torch.ones(2))
+    with dynadiag.open(path) as recording:
+        found = [each for each in explain(recording).findings if each.severity == "error"]
+    assert found or OLD  # torch 2.11 breaks the graph instead
+    for each in found:
+        assert each.owner == "counted"
+        assert each.entry is not None
+        assert "counted.has" in LINES[(each.entry.line or 0) - 1]
+        assert "torch fails on code of counted" in each.advice[0].text

@@ -28,6 +28,16 @@ class Mode(TorchFunctionMode):
         return fn(*args, **(kwargs or {}))
 
 
+class CountingMode(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, fn: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return fn(*args, **(kwargs or {}))
+
+
 def in_inference_mode(f: Function, x: torch.Tensor) -> None:
     with torch.inference_mode():
         f(x)
@@ -37,6 +47,19 @@ def of_an_inference_tensor(f: Function, x: torch.Tensor) -> None:
     with torch.inference_mode():
         x = torch.ones(4)
     f(x)
+
+
+def after_inference_mode(f: Function, x: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    in_inference_mode(f, x)
+    without_gradients(f, x)
+
+
+def after_an_inference_tensor(f: Function, x: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        of_an_inference_tensor(f, x)
+        f(x)
 
 
 def without_gradients(f: Function, x: torch.Tensor) -> None:
@@ -100,6 +123,13 @@ def under_vmap(f: Function, x: torch.Tensor) -> None:
     torch.vmap(f)(torch.ones(2, 4))
 
 
+def after_a_function_mode(f: Function, x: torch.Tensor) -> None:
+    torch._dynamo.reset()
+    with CountingMode():
+        f(x)
+    f(x)
+
+
 def of_a_negated_view(f: Function, x: torch.Tensor) -> None:
     f(torch._neg_view(x))
 
@@ -123,10 +153,13 @@ CALLS: dict[Callable[[Function, torch.Tensor], None], tuple[str, str, str]] = {
         "-AutogradCPU",
         "`x` was made under `torch.inference_mode`",
     ),
+    after_inference_mode: ("x was an inference tensor or in inference mode before", "+AutogradCPU", "made, or passed,"),
+    after_an_inference_tensor: ("x was an inference tensor or in", "+AutogradCPU", "`x` was made, or passed, under"),
     without_gradients: ("grad mode changed", "grad mode was on, now off", "gradients on and off"),
     under_autocast: ("autocast on cpu changed", "autocast on cpu was off, now on", "inside and outside autocast"),
     under_two_autocasts: ("autocast's dtype on cpu", "was torch.bfloat16, now torch.float16", "different dtypes"),
     in_a_function_mode: ("torch function modes changed", "was none, now Mode", "torch function mode"),
+    after_a_function_mode: ("torch function modes changed", "was CountingMode, now none", "torch function mode"),
     in_a_device_context: ("torch function modes changed", "now DeviceContext(cpu)", "with torch.device"),
     with_a_default_device: ("the default device changed", "was None, now meta", "set_default_device"),
     with_a_default_dtype: ("the default dtype changed", "was torch.float32, now torch.float64", "set it at the start"),

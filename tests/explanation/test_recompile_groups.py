@@ -358,3 +358,121 @@ def test_the_length_of_a_list_that_was_made_before_a_break_follows_from_it(tmp_p
     with dynadiag.open(path) as recording:
         rest = next(item for item in explain(recording).findings if "kept changed" in item.title)
     assert (rest.severity, rest.caused_by is None) == ("note", False)
+
+
+def test_what_is_taken_out_again_is_not_told_as_added(tmp_path: Path) -> None:
+    names: list[str] = []
+
+    def scoped(v: torch.Tensor) -> torch.Tensor:
+        names.append("scope")
+        try:
+            return v * len(names)
+        finally:
+            names.pop()
+
+    compiled = torch.compile(scoped, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x)
+        names.append("outer")
+        compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = [each for each in explain(recording).findings if each.severity != "note"]
+    assert "names changed" in item.title
+    assert "itself adds" not in advice_of(item)
+    assert "Fill it before" not in advice_of(item)
+
+
+def test_a_key_of_keyword_arguments_is_no_attribute(tmp_path: Path) -> None:
+    def scaled(v: torch.Tensor, **axes: int) -> torch.Tensor:
+        return v * sum(tuple(axes.values())) + len(tuple(axes.items()))
+
+    compiled = torch.compile(scaled, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x, h=2)
+        compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = [each for each in explain(recording).findings if each.severity != "note"]
+    assert "__init__" not in advice_of(item)
+    assert "the keyword argument `h`" in advice_of(item)
+
+
+def test_a_filled_cache_does_not_help_a_call_of_one_token(tmp_path: Path) -> None:
+    class Cache:
+        def __init__(self) -> None:
+            self.is_initialized = False
+
+    def step(v: torch.Tensor, cache: Cache) -> torch.Tensor:
+        first = not cache.is_initialized
+        cache.is_initialized = True
+        return v + first
+
+    cache = Cache()
+    (item,) = found(tmp_path, step, (torch.ones(2, 5), cache), (torch.ones(2, 1), cache))
+    assert "was set by the first call" in item.title
+    assert "Or initialize it" not in advice_of(item)
+    assert "`v.size()[1]` was 5 and is 1 now" in advice_of(item)
+
+
+def test_sizes_of_one_are_to_be_marked_together(tmp_path: Path) -> None:
+    def double(v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    (item,) = found(tmp_path, double, (torch.ones(1, 1),), (torch.ones(3, 2),))
+    assert len(item.advice) == 1
+    assert "mark_unbacked(v, 0)" in advice_of(item)
+    assert "mark_unbacked(v, 1)" in advice_of(item)
+
+
+def test_numbers_from_before_a_break_and_the_sizes_beside_them_follow_from_it() -> None:
+    terms = ("L['___stack0'][1]", "L['x'].size()[0]")
+    condition = a_failure(guard="L['___stack0'][1] + 1 == L['x'].size()[0]", part="shape", terms=terms, now="4")
+    (case,) = cases_of(a_recompile(reasons=(condition,)))
+    assert case.sort == "computed size"
+
+
+def test_several_numbers_are_told_in_the_plural(tmp_path: Path) -> None:
+    class Scales(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = self.b = 0.5
+
+        def forward(self, v: torch.Tensor) -> torch.Tensor:
+            return v * 2 if self.a == 0.5 and self.b == 0.5 else v.new_full((int(self.a * 8),), int(self.b * 8))
+
+    module = Scales()
+    compiled = torch.compile(module, backend="aot_eager")  # which needs the numbers
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for number in (0.5, 0.25, 0.125):
+            module.a = module.b = number
+            compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        advice = "".join(advice_of(each) for each in explain(recording).findings)
+    assert "`self.a`, `self.b` are part of the code and changed" in advice
+
+
+def test_the_line_that_needs_a_size_as_a_number_is_named(tmp_path: Path) -> None:
+    def collects(v: torch.Tensor, seen: set[int]) -> torch.Tensor:
+        v = v * 2
+        seen.add(v.shape[0])
+        return v
+
+    seen: set[int] = set()
+    *_, last = found(tmp_path, collects, *((torch.ones(size), seen) for size in (4, 5, 6)))
+    line = collects.__code__.co_firstlineno + 2
+    assert f"needs it as a number (`test_recompile_groups.py:{line}`)" in advice_of(last)
+    assert "itself adds an item to `seen`" in advice_of(last)
+
+
+def test_weights_that_are_untied_are_two(tmp_path: Path) -> None:
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    second.weight = first.weight
+    net = torch.nn.Sequential(first, second)
+    compiled = torch.compile(net, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x)
+        second.weight = torch.nn.Parameter(first.weight.detach().clone())
+        compiled(x)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = [each for each in explain(recording).findings if each.severity != "note"]
+    assert "were one object, and are two now" in item.evidence[0].text
+    assert "were one tensor in one call and two in the other" in advice_of(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -258,3 +259,16 @@ def test_a_number_of_a_tensor_beside_one_that_is_drawn_is_the_cause(tmp_path: Pa
         drawn, taken = told(tmp_path, scales, cuts, fullgraph=False)
     assert (taken.cause or "").startswith("`x.max().item()` takes a number out of a tensor")
     assert (drawn.cause or "").startswith("`length` is drawn at random at line ")
+
+
+def test_what_math_asks_of_a_number_is_asked_of_the_tensor_by_torch(tmp_path: Path) -> None:
+    def zeroes(x: torch.Tensor) -> torch.Tensor:
+        loss = x.sum()
+        if math.isnan(loss.item()):
+            loss = torch.zeros(())
+        return loss * 2
+
+    with config.patch(capture_scalar_outputs=False):
+        (item,) = told(tmp_path, zeroes, fullgraph=False)
+    assert "torch.where(torch.isnan(loss) != 0, a, b)" in item.advice[0].text
+    assert "math." not in "".join(each.text for each in item.advice)

@@ -24,7 +24,9 @@ from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import runner_of
+from dynadiag.fixes.variants import variant_names
 from dynadiag.trial.program import Program
+from dynadiag.trial.reference_run import ReplayableCall
 
 pytestmark = pytest.mark.usefixtures("forked_interpreters")
 
@@ -126,6 +128,139 @@ def test_a_program_that_fails_uncompiled_has_nothing_to_fix(tmp_path: Path, capf
     code, document, _ = fix("raise ValueError('no')\n", tmp_path)
     assert (code, document["fixes"]) == (4, [])
     assert "ValueError: no" in capfd.readouterr().out
+
+
+FAILS_COMPILED = """import torch
+
+
+def backend(graph, inputs):
+    raise ValueError("this backend has no idea")
+
+
+print(torch.compile(torch.sin, backend=backend)(torch.ones(3)))
+"""
+
+
+def test_a_program_that_fails_compiled_alone_is_not_said_to_have_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, document, _ = fix(FAILS_COMPILED, tmp_path)
+    assert (code, document["fixes"]) == (3, [])
+    said = capfd.readouterr().out
+    assert "fails where it is compiled alone, with" in said
+    assert "this backend has no idea" in said
+
+
+ROWS_OF_TWO_FAIL = """import torch
+
+
+@torch.compile(backend="eager")
+def step(x):
+    print("rows")
+    return x * 2
+
+
+step(torch.ones(3))
+raise ValueError("two rows")
+"""
+
+
+def test_the_exception_of_a_program_that_fails_uncompiled_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, _, _ = fix(ROWS_OF_TWO_FAIL, tmp_path)
+    assert code == 4
+    assert "the program fails uncompiled: ValueError: two rows" in capfd.readouterr().out
+
+
+DRAWS = """import torch
+
+
+@torch.compile(backend="eager")
+def step(x, t, generator):
+    noise = torch.randn(3, generator=generator)
+    return (x + noise) * t
+
+
+generator = torch.Generator().manual_seed(0)
+for t in (2, 3, 4, 5):
+    print(step(torch.ones(3), t, generator).sum().item())
+"""
+
+
+def test_each_run_of_a_call_draws_the_same_numbers_of_a_generator_that_it_is_given(tmp_path: Path) -> None:
+    _, document, _ = fix(DRAWS, tmp_path)
+    entry = next(each for each in document["fixes"] if each["for"]["kind"] == "recompile")
+    assert not any("elements differ" in each["why"] for each in entry["rejected"])
+    assert entry["verdict"] == "proved"
+
+
+LOADS = """import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+@torch.compile(backend="eager")
+def double(x):
+    return x * 2
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, index):
+        return double(torch.ones(4))
+
+
+@torch.compile(backend="eager")
+def step(x):
+    return x + 1
+
+
+if __name__ == "__main__":
+    for batch in DataLoader(Rows(), batch_size=2, num_workers=1, multiprocessing_context="fork"):
+        print(step(batch + torch.zeros(4)).sum().item())
+    for size in (3, 4, 5):
+        print(step(torch.ones(size, 3)).sum().item())
+"""
+
+
+def test_calls_of_a_worker_that_loads_data_are_no_calls_of_the_program(tmp_path: Path) -> None:
+    _, document, _ = fix(LOADS, tmp_path)
+    said = json.dumps(document["fixes"])
+    assert "shape" not in said
+    assert "compiled call" not in said
+
+
+def test_a_ragged_size_of_a_nested_tensor_is_left_as_it_is() -> None:
+    rows = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+    names = variant_names(ReplayableCall(torch.sin, (rows,), {}))
+    assert {name for name in names if name.startswith("size ")} >= {"size 4 to 5"}
+    assert not any("j" in name for name in names if name.startswith("size "))
+
+
+SWITCHED = """import torch
+
+
+@torch.compile(backend="eager")
+def step(x, a, b):
+    return x * a + b
+
+
+for grad in (False, True):
+    a, b = torch.ones(3, requires_grad=grad), torch.ones(3, requires_grad=grad)
+    print(step(torch.ones(3), a, b).sum().item())
+"""
+
+
+def test_what_is_told_alike_of_several_causes_of_a_recompile_is_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, document, _ = fix(SWITCHED, tmp_path)
+    assert len(document["fixes"]) == 2
+    said = capfd.readouterr().out
+    assert said.count("recompile at ") == 1
+    assert "  why: a.requires_grad of step changes\n  why: b.requires_grad of step changes\n" in said
 
 
 REFUSES = """import torch

@@ -96,3 +96,9 @@ def test_a_time_is_no_spread() -> None:
     assert spread_of(RUN, RUN.replace("1.2 s", "1.4 s")) == 0.0
     assert spread_of(RUN, RUN.replace("65536", "65537")) == 0.0
     assert difference(RUN, RUN.replace("2.37", "2.371"), 0.0) is not None
+
+
+def test_the_lines_of_nodes_in_a_graph_that_is_printed_may_move() -> None:
+    shown = "# File: /model/net.py:{} in forward, code: keep = lengths > 2\n"
+    assert comparable(shown.format(10), ["/model"]) == comparable(shown.format(12), ["/model"])
+    assert comparable("net.py:10 in forward\n") != comparable("net.py:12 in forward\n")

@@ -24,6 +24,7 @@ from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 from dynadiag.fixes.candidate import Candidate, Refusal, Sources
 from dynadiag.fixes.edits import Edit, apply_edits
 from dynadiag.fixes.rewrites import CATALOGUE, effects
+from dynadiag.fixes.rewrites.dynamic_sizes import dynamic_compiles
 from dynadiag.recording.records import Frame, Span
 from tests.fixes.build import HEAD, candidates, changed, considered, problem_at, project_of, recompile_of
 
@@ -2363,3 +2364,12 @@ def test_a_list_that_grows_becomes_one_tensor_in_front_of_the_compiled_part(tmp_
 )
 def test_a_list_that_is_used_otherwise_stays_one(old: str, new: str, tmp_path: Path) -> None:
     assert grown(GROWN.replace(old, new), tmp_path) == []
+
+
+def test_sizes_are_made_dynamic_where_the_program_says_that_they_are_not(tmp_path: Path) -> None:
+    for said, made in (("False", ["torch.compile(main, dynamic=True)"]), ("True", []), ("flag", [])):
+        text = f"fast = torch.compile(main, dynamic={said})\n"
+        file = Sources(project_of(text, tmp_path)).file("f.py")
+        assert file is not None
+        edits = [edit for _, edit in dynamic_compiles(file)]
+        assert [apply_edits({"f.py": text}, [each])["f.py"].strip().removeprefix("fast = ") for each in edits] == made

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
-from dynadiag.recording.records import Span
+from dynadiag.recording.records import Frame, Span
 from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols, operator_error
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints
 
@@ -78,11 +78,11 @@ class FailureFacts:
     ``message`` is the first line of the exception without what torch puts before it, with what it says was found.
     ``backend`` is the one that raised it, ``files`` those that its traceback passes, outermost first, below the call of
     the backend if there is one. ``is_cpp`` and ``is_lowering``: the C++ compiler, or Inductor's lowering, raised it.
-    ``blamed`` is the user's line that torch names, ``operators`` the operators that it names, ``quoted`` the generated
-    line that a compiler quotes. ``constraint`` is how the code binds a size that was marked dynamic. ``inside`` is
-    what torch could not trace in a function that ``operator``, a higher-order operator, was given. ``lacks``: Triton's
-    ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an operator's ``autograd``
-    formula, or a way to ``resume`` in a coroutine.
+    ``user_stack`` leads to the user's line that torch names, ``operators`` are the operators that it names, ``quoted``
+    the generated line that a compiler quotes. ``constraint`` is how the code binds a size that was marked dynamic.
+    ``inside`` is what torch could not trace in a function that ``operator``, a higher-order operator, was given.
+    ``lacks``: Triton's ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an
+    operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
     """
 
     message: str
@@ -91,7 +91,7 @@ class FailureFacts:
     files: tuple[str, ...] = ()
     is_cpp: bool = False
     is_lowering: bool = False
-    blamed: Span | None = None
+    user_stack: tuple[Frame, ...] = ()
     operators: frozenset[str] = frozenset()
     quoted: str | None = None
     compiler_error: str | None = None
@@ -101,6 +101,11 @@ class FailureFacts:
     lacks: str | None = None
     absent: str | None = None
     symbols: tuple[str, ...] = ()
+
+    @property
+    def blamed(self) -> Span | None:
+        """The user's line that torch names."""
+        return Span(self.user_stack[-1].file, self.user_stack[-1].line) if self.user_stack else None
 
 
 def read_failure(reason: str, traceback: str = "") -> FailureFacts:
@@ -122,7 +127,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         files=tuple(frame["file"] for frame in _FILE.finditer(below)),
         is_cpp=_CPP in reason.partition("\n")[0],
         is_lowering=reason.startswith("LoweringException"),
-        blamed=_blamed(reason, traceback),
+        user_stack=_user_stack(reason, traceback),
         operators=frozenset(match["name"] for match in _NAMED_OPERATOR.finditer(told[:_MAX_NAMED])),
         quoted=(quoted and quoted["code"].strip()) or None,
         compiler_error=error or None,
@@ -142,14 +147,16 @@ def _message(text: str) -> str:
     return f"{first} {following}" if following else first.removesuffix(":")
 
 
-def _blamed(reason: str, traceback: str) -> Span | None:
-    """The innermost line of the user's stack that torch adds to its message."""
+def _user_stack(reason: str, traceback: str) -> tuple[Frame, ...]:
+    """The user's stack that torch adds to its message, to the innermost line that is not torch's or Python's own."""
     for text, heading in itertools.product((reason, traceback), _USER_STACKS):
-        frames = [Span(each["file"], int(each["line"])) for each in _FILE.finditer(text.partition(heading)[2])]
-        own = [span for span in frames if not is_torch_file(span.file) and not is_stdlib_file(span.file)]
-        if own:
-            return own[-1]
-    return None
+        found = _FILE.finditer(text.partition(heading)[2])
+        frames = [Frame(each["file"], int(each["line"]), each["name"]) for each in found]
+        while frames and (is_torch_file(frames[-1].file) or is_stdlib_file(frames[-1].file)):
+            frames.pop()
+        if frames:
+            return tuple(frames)
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+MODULE_OF_TORCH = "G['__import_torch_dot_"  # how a global of one of torch's own modules begins
 ARGUMENTS = ("L['args']", "L['kwargs']")  # of a function that takes any, as wrappers do
 _LOCAL = re.compile(r"L\['(?P<name>[^']+)'\]")
 _GLOBAL = re.compile(r"G\['(?P<name>[^']+)'\]")
@@ -180,6 +181,11 @@ def is_local(source: str | None) -> bool:
     return _LOCAL.fullmatch(source or "") is not None
 
 
+def is_on_stack(text: str) -> bool:
+    """Whether a source or a condition is on what a function had computed before a break, and had no name for."""
+    return _ON_STACK.search(text) is not None
+
+
 def is_global(source: str | None) -> bool:
     """Whether a source begins with a global of the program."""
     return _GLOBAL.match(source or "") is not None
@@ -190,10 +196,12 @@ def base_of(source: str | None) -> str | None:
 
     >>> [base_of(text) for text in ("L['x'][0]", "L['self'].k", "G['K']", "L['___stack0']", "G['f'].__defaults__[0]")]
     ['argument', 'attribute', 'global', 'before break', 'default']
+    >>> base_of("list(dict.keys(L['axes']))[0]"), base_of("list(dict.keys(L['self'].axes))[0]")
+    ('argument', 'attribute')
     """
     if not source:
         return None
-    if _ON_STACK.search(source):
+    if is_on_stack(source):
         return "before break"
     if ".param_groups[" in source or ".state[" in source or ("list(dict.keys(" in source and ".state))[" in source):
         return "optimizer"
@@ -203,8 +211,9 @@ def base_of(source: str | None) -> str | None:
         return "default"
     if "._parameters['" in source:
         return "parameter"
-    attribute = "." in _bare(source)
-    return "attribute" if attribute else "global" if is_global(source) else "argument"
+    holder = _KEYS.sub(r"\g<of>", source)  # a key of a dict is where the dict is
+    attribute = "." in _bare(holder)
+    return "attribute" if attribute else "global" if is_global(holder) else "argument"
 
 
 def _bare(source: str) -> str:
