@@ -542,7 +542,7 @@ _RULES = (
     Remedy(
         "shape.counts",
         "Where no value is as large as `{length}`, count into a tensor whose length torch knows: "
-        "`{counted}.new_zeros({length}).scatter_add(0, {counted}, torch.ones_like({counted}))`.",
+        "`{counted}.new_zeros({length}).scatter_add(0, {counted}, torch.ones_like({counted}))`. That takes int64.",
         when(
             theirs,
             is_kind(_DYNAMIC_SHAPE),

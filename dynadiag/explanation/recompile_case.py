@@ -201,8 +201,8 @@ def cases_of(
                 ),
                 None,
             ),
-            added=None if takes_out_again(added, sources) else added,
-            takes_out=takes_out_again(added, sources),
+            added=None if takes_out else added,
+            takes_out=takes_out,
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
@@ -215,5 +215,6 @@ def cases_of(
         )
         for together in causes(own)
         for added in (added_item(together[0].fact, item, sources),)
+        for takes_out in (takes_out_again(added, sources),)
     )
     return tuple(case for case in cases if case.is_other_callable)[:1] or cases

@@ -43,7 +43,7 @@ def refuse_failing(trials: Trials, first: RecordedRun) -> None:
         plain = trials.recorded("unchanged, uncompiled", rung="uncompiled", fresh=True)
         refuse_failing_uncompiled(plain)
         found = "there is nothing to fix: no graph break and no recompile"
-        failed = f"the program fails where it is compiled alone, with {_ended(first)}"
+        failed = f"the program fails only where it is compiled, with {_ended(first)}"
         raise NothingToProve(f"{found}; {failed}: `dynadiag explain` and `dynadiag bisect` say more", 3)
 
 
@@ -88,7 +88,7 @@ class Prover:
             raise NothingToProve(f"nothing can be proved: the trial that records the calls ended with {raised}", 1)
         printed = mask_unstable(recorded.printed, first.printed)
         self._compiled_spread = spread_of(recorded.printed, first.printed)
-        if plain is not None:  # it fails compiled alone, so a change has to make it as it is uncompiled
+        if plain is not None:  # it fails only compiled, so a change has to make it as it is uncompiled
             code, printed, recorded = plain.outcome.exit_code, plain.printed, replace(recorded, files=plain.files)
         files = {name: mask_unstable(text, first.files.get(name, "")) for name, text in recorded.files.items()}
         stable = UNSTABLE not in printed

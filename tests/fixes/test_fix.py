@@ -147,7 +147,7 @@ def test_a_program_that_fails_compiled_alone_is_not_said_to_have_nothing(
     code, document, _ = fix(FAILS_COMPILED, tmp_path)
     assert (code, document["fixes"]) == (3, [])
     said = capfd.readouterr().out
-    assert "fails where it is compiled alone, with" in said
+    assert "fails only where it is compiled, with" in said
     assert "this backend has no idea" in said
 
 
