@@ -20,6 +20,7 @@ class FailureCase:
     line, and whether it is the rest behind a break.
 
     ``package`` is the library on whose line it failed, where a line of the program's leads there; empty elsewhere.
+    ``number`` is the name of the number out of a tensor that the compiler asks about.
     """
 
     facts: FailureFacts
@@ -29,6 +30,7 @@ class FailureCase:
     line: int | None = None
     is_rest: bool = False
     package: str = ""
+    number: str = ""
 
     @property
     def is_of_rest(self) -> bool:
@@ -39,7 +41,13 @@ class FailureCase:
     def is_known(self) -> bool:
         """Whether a remedy for this very failure fits."""
         is_bound = self.facts.constraint is not None and self.facts.constraint.kind != "related"
-        return is_bound or self.facts.lacks is not None or self.is_of_backend
+        return is_bound or self.facts.lacks is not None or self.is_of_backend or self.asks_for_sign
+
+    @property
+    def asks_for_sign(self) -> bool:
+        """Whether the compiler asks whether one number out of a tensor is below zero, and it has a name."""
+        asked = [f"expression {symbol} < 0 " in f"{self.facts.message} " for symbol in self.facts.symbols]
+        return bool(self.number) and asked == [True]
 
     @property
     def is_of_backend(self) -> bool:
@@ -138,6 +146,12 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         "The exception comes from {stage}: mend it there, or use another.",
         lambda case: slots_if(case.is_of_backend and case.facts.lacks is None, stage=case.stage),
         trials=tried("failing_backend"),
+    ),
+    Remedy(
+        "failed.sign",
+        "Say right after this line what holds for the number: `torch._check({name} >= 0)`. Inductor asks for it where "
+        "the number is a bound of a slice that is written to.",
+        lambda case: slots_if(case.asks_for_sign, name=case.number),
     ),
     Remedy(
         "failed.in_a_library",

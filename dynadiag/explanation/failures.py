@@ -14,7 +14,7 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.owner import owner_and_entry
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
-from dynadiag.explanation.unknown_values import asked_decision, undecided
+from dynadiag.explanation.unknown_values import asked_decision, taken_at, undecided
 from dynadiag.recording.records import Compile, Frame, Node, Span, Symbol
 from dynadiag.recording.torch_text.expressions import as_written
 from dynadiag.recording.torch_text.failures import FailureFacts, read_failure
@@ -104,12 +104,13 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     facts = read_failure(item.reason or "", run.tracebacks.get(item.compile_id, ""))
     owner, entry = owner_and_entry(facts.blamed.file if facts.blamed else None, facts.user_stack, run.packages)
     failed = (_stage(item, facts), item.error, item.function, item.line, run.is_rest(item))
-    case = FailureCase(facts, *failed, owner.name if entry else "")
-    span, lines = _blamed_spans(facts, item.compile_id, run)
+    taken = taken_at(facts.symbols, item.compile_id, run) if failed[0].startswith("Inductor") else None
+    case = FailureCase(facts, *failed, owner.name if entry else "", taken[1] if taken else "")
+    span, lines = (taken[0], ()) if taken else _blamed_spans(facts, item.compile_id, run)
     if item.error == "ConstraintViolationError" and (line := _guard_line(item, run)) is not None:
         span, lines = line, ()
     named = f"{case.stage} (backward)" if facts.is_backward else case.stage
-    decision = None if span is None else asked_decision(facts.symbols, item.compile_id, span, run)
+    decision = None if span is None or taken else asked_decision(facts.symbols, item.compile_id, span, run)
     if decision is None:
         bound, own = facts.constraint, [each for each in run.symbols if each.compile_id == item.compile_id]
         constant = [each for each in own if each.event == "specialized" and bound and each.value == bound.held]

@@ -87,6 +87,17 @@ def asked_decision(symbols: Collection[str], compile_id: str, span: Span, run: R
     return _decision_at(source, span, _origin_lines(run.symbols, compile_id, span.file, symbols)) if symbols else None
 
 
+def taken_at(symbols: Collection[str], compile_id: str, run: RunRecords) -> tuple[Span, str] | None:
+    """The line that takes one of these numbers out of a tensor, and the number's name, empty where it has none."""
+    for each in run.symbols:
+        if each.name in symbols and (each.compile_id, each.event) == (compile_id, "unbacked") and each.user_stack:
+            place = Span(each.user_stack[-1].file, each.user_stack[-1].line)
+            function = enclosing_function(run.sources.get(place.file or ""), place.line)
+            made = [target for target, _ in _bindings(function, place.line)] if function is not None else []
+            return place, made[0].id if len(made) == 1 and isinstance(made[0], ast.Name) else ""
+    return None
+
+
 def branch_decision(item: Break, run: RunRecords) -> NumberCondition | None:
     """The condition on a number that a break is at, or that the number which it takes is for."""
     source = run.sources.get(item.span.file or "")

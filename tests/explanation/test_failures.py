@@ -54,6 +54,13 @@ def afresh() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+def erase(x: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    start = scores.argmax().item()  # taken
+    x = x.clone()
+    x[:, start : start + 2] = 0
+    return x
+
+
 def failing(folder: Path, call: Callable[[], object]) -> Explanation:
     """The explanation of a call that raises."""
     path = folder / "run.dynadiag"
@@ -277,3 +284,18 @@ def test_a_failure_in_a_library_is_told_at_the_users_line(tmp_path: Path, monkey
         assert each.entry is not None
         assert "counted.has" in LINES[(each.entry.line or 0) - 1]
         assert "torch fails on code of counted" in each.advice[0].text
+
+
+@pytest.mark.skipif(OLD, reason="torch 2.11 fails later, with another error")
+def test_a_number_that_inductor_asks_about_is_told_where_it_is_taken(tmp_path: Path) -> None:
+    path, compiled = tmp_path / "run.dynadiag", torch.compile(erase)
+    options = torch._dynamo.config.patch(capture_scalar_outputs=True), inductor_config.patch(fx_graph_cache=False)
+    with options[0], options[1], contextlib.suppress(Exception), dynadiag.record(path):
+        compiled(torch.ones(2, 8), torch.ones(4))
+    with dynadiag.open(path) as recording:
+        findings = explain(recording).findings
+    if not findings and torch.__version__ >= (2, 14):
+        pytest.skip("this torch does not ask")
+    assert "u0 < 0" in (findings[0].cause or "")
+    assert LINES[(findings[0].span.line or 0) - 1].endswith("# taken")
+    assert "`torch._check(start >= 0)`" in findings[0].advice[0].text
