@@ -289,8 +289,8 @@ def test_a_failure_in_a_library_is_told_at_the_users_line(tmp_path: Path, monkey
 @pytest.mark.skipif(OLD, reason="torch 2.11 fails later, with another error")
 def test_a_number_that_inductor_asks_about_is_told_where_it_is_taken(tmp_path: Path) -> None:
     path, compiled = tmp_path / "run.dynadiag", torch.compile(erase)
-    options = torch._dynamo.config.patch(capture_scalar_outputs=True), inductor_config.patch(fx_graph_cache=False)
-    with options[0], options[1], contextlib.suppress(Exception), dynadiag.record(path):
+    captured = torch._dynamo.config.patch(capture_scalar_outputs=True)
+    with captured, contextlib.suppress(Exception), dynadiag.record(path):
         compiled(torch.ones(2, 8), torch.ones(4))
     with dynadiag.open(path) as recording:
         findings = explain(recording).findings
