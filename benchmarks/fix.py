@@ -28,7 +28,7 @@ from dynadiag.fixes.fix_report import FixEntry
 from dynadiag.fixes.fix_result import entries_of
 from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.project import Project
-from dynadiag.fixes.prover import FailsUncompiled
+from dynadiag.fixes.prover import NothingToProve
 from dynadiag.fixes.trials import HOOKS, RecordedRun, Trials
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
@@ -114,8 +114,8 @@ def _fixed(target: Target, folder: Path, runner: Runner) -> tuple[tuple[Cause, .
     project = Project.of(Program(str(folder / next(iter(target.files)))))
     try:
         result = find_fixes(_Forked(project, runner, _quiet), _quiet)
-    except FailsUncompiled:
-        return (Cause(target.name, "", "fails uncompiled", ""),), ""
+    except NothingToProve as refused:
+        return (Cause(target.name, "", str(refused), ""),), ""
     entries = entries_of(result, project)
     none = Cause(target.name, "", "nothing to fix", "")
     patch = unified_diff({name: project.source(name) for name in result.changed}, result.changed)
