@@ -65,7 +65,7 @@ def main(folder: Path, words: list[str]) -> int:
 
 
 def _linker(words: list[str]) -> list[str]:
-    """gold, if there is one: to read the names in libtorch takes the usual linker as long as g++ takes for a kernel."""
+    """The option for the linker gold, where it is installed. The usual linker takes as long as g++ itself."""
     return ["-fuse-ld=gold"] if "-shared" in words and shutil.which("ld.gold") else []
 
 

@@ -196,7 +196,7 @@ def _ends_before_it_compiles(first: Outcome) -> bool:
 
 
 def _uncompiled(first: Outcome) -> str:
-    """The headline if the first run compiled nothing; empty if it ended before it could report that."""
+    """The headline for a first run that compiled nothing. It is empty where the run could not report that."""
     reports = first.facts.torch is not None or (first.signature is not None and first.signature.kind == "exception")
     return _NEVER_COMPILED if reports and not first.facts.backends else ""
 

@@ -1,4 +1,4 @@
-"""Whether the machine is at fault, and no part of the program: then any compiled code fails in the same way.
+"""Finds out whether the machine is at fault, and not the program: then any compiled code fails in the same way.
 
 A missing C++ compiler, header, Python package or driver makes each graph fail, and passes with nothing left to compile.
 A search would name the operators of the program.
@@ -61,7 +61,7 @@ def machine_fault(search: TrialSearch, base: Plan, outcome: Outcome) -> MachineF
 
 
 def _run_alone(search: TrialSearch, plan: Plan, program: str) -> Outcome:
-    """The trial of another program, with empty caches."""
+    """Run another program once, with empty caches."""
     file = search.runner.scratch / "compiled_alone.py"
     file.write_text(program)
     with Runner(Program(str(file)), limits=search.runner.limits, fresh_caches=True) as runner:

@@ -83,7 +83,7 @@ class TrialSearch:
         return self._replay_or_run(fresh_key(plan), lambda: self.runner.run_fresh(plan), label, across_rungs=False)
 
     def run_other(self, runner: Runner, plan: Plan, label: str) -> Outcome:
-        """One trial of the program of another runner, in a fresh interpreter."""
+        """Run the program of another runner once, in a fresh interpreter."""
         key = f"{label} {plan.key()}"
         return self._replay_or_run(key, lambda: runner.run_fresh(plan), label, across_rungs=True)
 

@@ -37,8 +37,8 @@ class ProgressPrinter:
 
     @contextmanager
     def first_run(self, limit: float) -> Iterator[None]:
-        """Say once, where the first run of the program takes long, after how many seconds it is stopped: it may hang.
-        The first trial, or the end of the block, ends the wait.
+        """Say after a minute of the program's first run when the run is stopped, since it may hang. Nothing is said
+        once a trial or the block has ended.
         """
         told = f"the program has run for {_LONG:.0f} s; it is stopped after {limit:.0f} s (--timeout S)"
         self._first_run = Timer(_LONG, self.message, (told,))

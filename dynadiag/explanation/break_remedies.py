@@ -19,7 +19,7 @@ from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.read_remedies import READS
 from dynadiag.explanation.registry import specific_hints
-from dynadiag.explanation.remedy import MOST, Remedy, Trial, advise
+from dynadiag.explanation.remedy import MOST, Remedy, Slots, Trial, advise, slots_if
 from dynadiag.recording.records import COMPILED_AUTOGRAD
 from dynadiag.recording.torch_text.break_types import is_general
 from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
@@ -98,14 +98,18 @@ def _compiles_autograd(case: BreakCase) -> bool:
     return any(each.compile_id.startswith(COMPILED_AUTOGRAD) for each in case.run.compiles)
 
 
-def _counts(case: BreakCase) -> tuple[str, str] | None:
+def _counts(case: BreakCase) -> Slots:
     """What `bincount` counts at the break, and the least length of the counts, where both are written there."""
     call = call_at(case.source, case.item.span)
     if call is None or called_name(call) != "bincount" or len(call.args) != 1:
         return None
     lengths = [ast.unparse(each.value) for each in call.keywords if each.arg == "minlength"]
     counted = call.args[0]
-    return (ast.unparse(counted), lengths[0]) if lengths and isinstance(counted, (ast.Name, ast.Attribute)) else None
+    return slots_if(
+        isinstance(counted, (ast.Name, ast.Attribute)) and lengths,
+        counted=ast.unparse(counted),
+        length="".join(lengths),
+    )
 
 
 def _inner_place(case: BreakCase) -> str:
@@ -543,13 +547,7 @@ _RULES = (
         "shape.counts",
         "Where no value is as large as `{length}`, count into a tensor whose length torch knows: "
         "`{counted}.new_zeros({length}).scatter_add(0, {counted}, torch.ones_like({counted}))`. That takes int64.",
-        when(
-            theirs,
-            is_kind(_DYNAMIC_SHAPE),
-            lambda case: _counts(case) is not None,
-            counted=lambda case: (_counts(case) or ("", ""))[0],
-            length=lambda case: (_counts(case) or ("", ""))[1],
-        ),
+        lambda case: _counts(case) if theirs(case) and is_kind(_DYNAMIC_SHAPE)(case) else None,
         trials=(Trial("counts_values", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(

@@ -46,8 +46,7 @@ class FailureCase:
     @property
     def asks_for_sign(self) -> bool:
         """Whether the compiler asks whether one number out of a tensor is below zero, and it has a name."""
-        asked = [f"expression {symbol} < 0 " in f"{self.facts.message} " for symbol in self.facts.symbols]
-        return bool(self.number) and asked == [True]
+        return bool(self.number) and [f"{symbol} < 0" for symbol in self.facts.symbols] == [self.facts.asked]
 
     @property
     def is_of_backend(self) -> bool:

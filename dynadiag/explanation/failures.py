@@ -103,13 +103,22 @@ def _read(item: Compile, run: RunRecords) -> _Failure:
     """What torch's text and its traceback tell of a failed compile."""
     facts = read_failure(item.reason or "", run.tracebacks.get(item.compile_id, ""))
     owner, entry = owner_and_entry(facts.blamed.file if facts.blamed else None, facts.user_stack, run.packages)
-    failed = (_stage(item, facts), item.error, item.function, item.line, run.is_rest(item))
-    taken = taken_at(facts.symbols, item.compile_id, run) if failed[0].startswith("Inductor") else None
-    case = FailureCase(facts, *failed, owner.name if entry else "", taken[1] if taken else "")
+    stage = _stage(item, facts)
+    taken = taken_at(facts.symbols, item.compile_id, run) if stage.startswith("Inductor") else None
+    case = FailureCase(
+        facts,
+        stage,
+        item.error,
+        item.function,
+        item.line,
+        run.is_rest(item),
+        package=owner.name if entry else "",
+        number=taken[1] if taken else "",
+    )
     span, lines = (taken[0], ()) if taken else _blamed_spans(facts, item.compile_id, run)
     if item.error == "ConstraintViolationError" and (line := _guard_line(item, run)) is not None:
         span, lines = line, ()
-    named = f"{case.stage} (backward)" if facts.is_backward else case.stage
+    named = f"{stage} (backward)" if facts.is_backward else stage
     decision = None if span is None or taken else asked_decision(facts.symbols, item.compile_id, span, run)
     if decision is None:
         bound, own = facts.constraint, [each for each in run.symbols if each.compile_id == item.compile_id]

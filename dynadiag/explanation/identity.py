@@ -128,7 +128,7 @@ def nodes_of(source: str | None, *kinds: type[_Node]) -> list[_Node]:
 
 
 def segment(source: str | None, node: ast.expr) -> str:
-    """The text of an expression in a file. `ast.get_source_segment` divides the file into lines for each.
+    """The text of an expression in a file, from kept lines. `ast.get_source_segment` splits the file each time.
 
     >>> segment("é = f(x)", ast.parse("é = f(x)").body[0].value)
     'f(x)'

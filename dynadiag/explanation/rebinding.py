@@ -54,7 +54,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
 
 
 def takes_out_again(added: tuple[str | None, Span] | None, sources: Mapping[str, str]) -> bool:
-    """Whether the function that adds to a list also takes out of it: it may leave as many items as there were."""
+    """Whether the function that adds items to a list also removes items from it, so that its length may stay."""
     if added is None or added[0] is not None:
         return False
     function = enclosing_function(sources.get(added[1].file or ""), added[1].line)

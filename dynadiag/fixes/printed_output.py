@@ -29,8 +29,8 @@ UNSTABLE = "\x00"  # a line, or the numbers of it, that differ from run to run o
 
 
 def comparable(text: str, folders: Iterable[str] = ()) -> str:
-    """The text without line numbers of warnings, tracebacks and graphs, which an edit may move, without torch's
-    warnings about its own work, and without these folders.
+    """The text without what an edit may change: line numbers in warnings, tracebacks and graphs, torch's warnings about
+    its own work, and these folders.
     """
     for folder in folders:
         text = text.replace(folder, "")

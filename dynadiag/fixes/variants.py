@@ -218,7 +218,7 @@ def _other_number(value: Any, what: str) -> Any:
 
 
 def _sizes(leaves: Sequence[Any]) -> list[int]:
-    """The sizes of tensors, without those of the ragged dimensions of nested ones, which are no numbers."""
+    """The sizes of tensors. The ragged dimensions of nested tensors are left out: their sizes are no numbers."""
     found = (size for leaf in leaves if isinstance(leaf, torch.Tensor) for size in leaf.shape)
     return list(dict.fromkeys(size for size in found if isinstance(size, int) and size > 0))
 

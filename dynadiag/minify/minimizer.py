@@ -121,8 +121,9 @@ class _Minimizer:
             if verdict.verdict == "passes" and asked and (found := self._compare_output(located)) is not None:
                 return found
             why = "machine" if verdict.shows_machine_fault else verdict.verdict
-            ended = MinifyResult(why, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes)
-            return replace(ended, headline=verdict.headline)
+            return MinifyResult(
+                why, rung=verdict.rung, failure=verdict.failure, notes=verdict.notes, headline=verdict.headline
+            )
         rung, failure = located.rung, located.outcome.signature
         self.rung = rung
         self.search.reference = failure

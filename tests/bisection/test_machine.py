@@ -1,4 +1,4 @@
-"""Programs that fail because of the machine that they run on."""
+"""Programs that fail because the machine lacks what a compile needs."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_what_a_stranger_keeps_as_times_is_not_believed(kept: object, tmp_path: 
         assert saved_times(recording) is None
 
 
-# Without instructions for bfloat16 the products of a peak take a minute: those of tests are small ones, as are copies.
+# The peak is measured with large products. They take a minute on a processor without bfloat16, so tests use small ones.
 _SMALL = """
 import sys
 

@@ -90,18 +90,19 @@ def _marks(site: CallSite, wanted: list[tuple[str, str, int]], function: str) ->
 
 def dynamic_compiles(file: ParsedSource) -> Iterator[tuple[str, Edit]]:
     """The edit that gives ``dynamic=True`` to a `torch.compile` of a file, with its title. Of several only the trial
-    shows which one compiles the function. None if there are many; where one says already whether it is dynamic, it
-    replaces ``dynamic=False`` alone.
+    shows which one compiles the function. None if there are many. Where one says already whether it is dynamic, only
+    ``dynamic=False`` is replaced.
     """
     found = _compile_calls(file)
     options = [each for call in found if isinstance(call, cst.Call) for each in call.args]
     said = [each for each in options if each.keyword and each.keyword.value == "dynamic"]
     if len(found) > _MAX_COMPILES:
         return
-    for each in said:
-        if file.code(each.value) == "False":
-            yield "compile with `dynamic=True` in place of `dynamic=False`", file.replace(each.value, "True")
-    for call in [] if said else found:
+    if said:
+        title = "compile with `dynamic=True` in place of `dynamic=False`"
+        yield from ((title, file.replace(each.value, "True")) for each in said if file.code(each.value) == "False")
+        return
+    for call in found:
         title = "compile with `dynamic=True`" + (f" in line {file.line(call)}" if len(found) > 1 else "")
         if isinstance(call, cst.Call):
             yield title, _with_argument(file, call, "dynamic=True")

@@ -72,8 +72,11 @@ def _calls(file: ParsedSource, called: cst.FunctionDef) -> Iterator[tuple[cst.Fu
     """The statements of functions that note a number by this function, each with the function around it."""
     for call in file.nodes(cst.Call):
         around = file.enclosing(call, cst.FunctionDef)
-        own = callee_name(call) == called.name.value and isinstance(file.parent(call), cst.Expr)
-        if isinstance(around, cst.FunctionDef) and own and _notes_a_number(file, call):
+        if (
+            isinstance(around, cst.FunctionDef)
+            and isinstance(file.parent(call), cst.Expr)
+            and _notes(file, call, called)
+        ):
             yield around, call
 
 
@@ -110,12 +113,14 @@ def _name(file: ParsedSource, effect: cst.Call, called: str) -> str | None:
 
 def _notes_a_number(file: ParsedSource, effect: cst.Call) -> bool:
     """Whether it calls a function of the module, which only has effects, with a number that is read out of a tensor."""
-    own = (each for each in file.module.body if isinstance(each, cst.FunctionDef))
-    called = next(
-        (each for each in own if isinstance(effect.func, cst.Name) and each.name.value == effect.func.value), None
-    )
-    reads = any(True for _ in read_as_numbers(file, effect))
-    return called is not None and reads and _has_only_effects(file, called)
+    own = [each for each in file.module.body if isinstance(each, cst.FunctionDef)]
+    return any(_notes(file, effect, each) and _has_only_effects(file, each) for each in own)
+
+
+def _notes(file: ParsedSource, call: cst.Call, called: cst.FunctionDef) -> bool:
+    """Whether it calls this function by its name, with a number that is read out of a tensor."""
+    by_name = isinstance(call.func, cst.Name) and call.func.value == called.name.value
+    return by_name and any(True for _ in read_as_numbers(file, call))
 
 
 def _has_only_effects(file: ParsedSource, function: cst.FunctionDef) -> bool:
@@ -134,7 +139,7 @@ def _has_only_effects(file: ParsedSource, function: cst.FunctionDef) -> bool:
 
 
 def _is_of_module(file: ParsedSource, function: cst.FunctionDef, item: cst.BaseExpression) -> bool:
-    """Whether what an item is written to is of the module: no function is given it."""
+    """Whether the item is written to a variable of the module, which no call is given."""
     while isinstance(item, (cst.Attribute, cst.Subscript)):
         item = item.value
     return isinstance(item, cst.Name) and item.value not in local_names(file, function)

@@ -151,8 +151,13 @@ def operator_error(text: str) -> str | None:
 
 def needed_symbols(text: str) -> tuple[str, ...]:
     """Return the numbers without a value (``u0``) that a message asks for."""
+    return tuple(dict.fromkeys(_SYMBOL.findall(asked_expression(text))))
+
+
+def asked_expression(text: str) -> str:
+    """Return the expression on such numbers (``u0 < 0``) that a message asks for; empty where it asks for none."""
     needed = _NEEDED.search(text)
-    return tuple(dict.fromkeys(_SYMBOL.findall(needed["text"]))) if needed else ()
+    return needed["text"] if needed else ""
 
 
 def missing_fake(text: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dynadiag.recording.code_origin import is_stdlib_file, is_torch_file
 from dynadiag.recording.records import Frame, Span
-from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, needed_symbols, operator_error
+from dynadiag.recording.torch_text.breaks import OPERATOR_ITEM, asked_expression, needed_symbols, operator_error
 from dynadiag.recording.torch_text.constraints import ViolatedConstraint, read_constraints
 
 _MAX_TEXT = 200_000  # characters of a compiler's output that are looked at
@@ -82,7 +82,8 @@ class FailureFacts:
     the generated line that a compiler quotes. ``constraint`` is how the code binds a size that was marked dynamic.
     ``inside`` is what torch could not trace in a function that ``operator``, a higher-order operator, was given.
     ``lacks``: Triton's ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an
-    operator's ``autograd`` formula, or a way to ``resume`` in a coroutine.
+    operator's ``autograd`` formula, or a way to ``resume`` in a coroutine. ``asked`` is the expression on ``symbols``
+    that torch cannot decide.
     """
 
     message: str
@@ -101,6 +102,7 @@ class FailureFacts:
     lacks: str | None = None
     absent: str | None = None
     symbols: tuple[str, ...] = ()
+    asked: str = ""
 
     @property
     def blamed(self) -> Span | None:
@@ -137,6 +139,7 @@ def read_failure(reason: str, traceback: str = "") -> FailureFacts:
         lacks=absent[0] if absent else next((what for what, said in _LACKS.items() if said in message), None),
         absent=absent and absent[1],
         symbols=needed_symbols(reason),
+        asked=asked_expression(reason),
     )
 
 
@@ -148,7 +151,7 @@ def _message(text: str) -> str:
 
 
 def _user_stack(reason: str, traceback: str) -> tuple[Frame, ...]:
-    """The user's stack that torch adds to its message, to the innermost line that is not torch's or Python's own."""
+    """The user's stack that torch adds to its message. Frames of torch and of Python at its end are left out."""
     for text, heading in itertools.product((reason, traceback), _USER_STACKS):
         found = _FILE.finditer(text.partition(heading)[2])
         frames = [Frame(each["file"], int(each["line"]), each["name"]) for each in found]
