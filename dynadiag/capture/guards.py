@@ -40,6 +40,8 @@ _MAX_ITEMS = 8  # of a container that are written out
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
 _ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process, not a value
+# An item of a subclass of dict (Counter, OrderedDict), which torch reads by the position of its key.
+_BY_POSITION = re.compile(r"dict\.__getitem__\((?P<of>[^(),]+), (?P<key>list\(dict\.keys\((?P=of)\)\)\[\d+\])\)")
 _MAX_TEXT = 200  # characters of a value that are recorded
 
 
@@ -117,7 +119,21 @@ def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, A
     for failure in ambient_state.with_inference_mode(failures) or _length_failures(root, lookup, f_locals):
         if failure.get("base") == "argument" and failure.get("subject") in [f"L['{name}']" for name in free]:
             failure["base"] = "closure"
-        yield {**failure, "against": against}
+        texts = ((name, failure[name]) for name in ("guard", "source", "subject") if failure.get(name))
+        yield {**failure, **{name: _by_key(text, lookup) for name, text in texts}, "against": against}
+
+
+def _by_key(text: str, lookup: _GuardScope) -> str:
+    """A guard's text, with the key of each item that torch reads by position, as the program writes it."""
+
+    def item(found: re.Match[str]) -> str:
+        try:
+            key = lookup.evaluate(found["key"])
+        except (KeyError, AttributeError, IndexError, TypeError, NameError):
+            return found[0]
+        return f"{found['of']}[{key!r}]" if type(key) in _PLAIN_TYPES else found[0]
+
+    return _BY_POSITION.sub(item, text)
 
 
 def _facts(code: str, **known: Any) -> dict[str, Any]:

@@ -122,7 +122,9 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
     together: dict[object, RecompileCase] = {}
     for number, case in enumerate(cases):
         key: object = number
-        if markable_sizes(case) and not case.is_computed:
+        if case.added is not None and case.added[0] is not None:
+            key = case.added[1]
+        elif markable_sizes(case) and not case.is_computed:
             key = "size"
         elif case.sort == "size" and is_special_size(case.fact) and not case.fact.is_of_parameter:
             key = "special size"

@@ -36,7 +36,7 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
     here = [(fact.file, node) for node in guarded] + here
     for file, node in here:
-        for target in _targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ():
+        for target in _targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else ():
             if not isinstance(target, ast.Subscript):
                 continue
             own = getattr(target.value, "attr", None) == last_name(fact.subject) and node in guarded  # of its own self
@@ -46,6 +46,8 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
             grows = fact.part == "length" and fact.now_type in DICTS and _length(fact.now) > _length(fact.was)
             if fact.index == key or (fact.index is None and (grows or isinstance(target.slice, ast.Constant))):
                 return key, Span(file, target.lineno)
+            if fact.part == "membership" and node in guarded and isinstance(target.slice, ast.Name):
+                return fact.index, Span(file, target.lineno)  # the line that asks for the key sets it
     for file, node in here:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
@@ -182,9 +184,25 @@ def counted_inside(fact: GuardFailure, sources: Mapping[str, str]) -> Span | Non
     function = enclosing_function(sources.get(fact.file or ""), fact.line)
     if function is None or not is_global(fact.subject):
         return None
-    adds = (node for node in ast.walk(function) if isinstance(node, ast.AugAssign))
-    own = (node.lineno for node in adds if ast.unparse(node.target) == source_text(fact.subject))
-    return next((Span(fact.file, line) for line in own), None)
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            counted = (each for each in _targets(node) if _is_read(each, fact))
+            if any(isinstance(node, ast.AugAssign) or _reads_place_of(node.value, each) for each in counted):
+                return Span(fact.file, node.lineno)
+    return None
+
+
+def _is_read(target: ast.expr, fact: GuardFailure) -> bool:
+    """Whether what is assigned to is what a guard reads, or an item of that container by a key with a name."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Name):
+        return (fact.subject or "").endswith("]") and ast.unparse(target.value) == source_text(holder_of(fact.subject))
+    return ast.unparse(target) == source_text(fact.subject)
+
+
+def _reads_place_of(value: ast.expr, target: ast.expr) -> bool:
+    """Whether a value is made of what stood at the place that it is assigned to: ``d[k]`` or ``d.get(k, 0)``."""
+    held = ast.unparse(target.value) if isinstance(target, ast.Subscript) else ast.unparse(target)
+    return any(isinstance(node, ast.expr) and ast.unparse(node) == held for node in ast.walk(value))
 
 
 def _nodes_at(fact: GuardFailure, sources: Mapping[str, str]) -> Iterator[ast.AST]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -86,7 +87,9 @@ class RegionEntry(msgspec.Struct, frozen=True):
 
 
 class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The document of `dynadiag fix`. The diffs name files as they stand in ``folder``."""
+    """The document of `dynadiag fix`. The diffs name files as they stand in ``folder``. ``left`` are the recompiles
+    that only the changed program has.
+    """
 
     schema: int = SCHEMA
     dynadiag: str = __version__
@@ -98,6 +101,7 @@ class FixDocument(msgspec.Struct, frozen=True, kw_only=True):
     overlay: str | None = None
     evidence: Evidence | None  # of all proved fixes together
     region: RegionEntry | None = None
+    left: tuple[FixEntry, ...] = ()
     trials: int
     seconds: float
 
@@ -134,15 +138,21 @@ def encode_document(document: FixDocument) -> bytes:
 def report_text(document: FixDocument, printer: Printer, note: str | None = None) -> str:
     """The report: proved fixes first, then the others with the reasons."""
     order = sorted(document.fixes, key=lambda each: (("proved", "rejected", "none").index(each.verdict), each.combined))
-    groups: dict[object, list[FixEntry]] = {}
-    for entry in order:  # causes that one change removes are told together, and those of which the same is told
-        groups.setdefault(entry.diff or (_cause(entry), entry.rejected, entry.advice), []).append(entry)
-    parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in groups.values())]
+    parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in _grouped(order))]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
+    parts += [_change(group, printer, None) for group in _grouped(document.left)]
     if document.region is not None:
         parts.append(_region(document.region))
     return clean("\n".join(parts))
+
+
+def _grouped(entries: Iterable[FixEntry]) -> list[list[FixEntry]]:
+    """Causes that one change removes are told together, and those of which the same is told."""
+    groups: dict[object, list[FixEntry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.diff or (_cause(entry), entry.rejected, entry.advice), []).append(entry)
+    return [*groups.values()]
 
 
 def _headline(document: FixDocument, note: str | None) -> str:

@@ -43,7 +43,8 @@ class Fix:
 @dataclass(frozen=True, slots=True)
 class FixResult:
     """All causes of a program. ``edits`` are those of all proved fixes, tried together, ``changed`` the new texts of
-    the user's own files. ``region`` is what can be compiled in place of the model, where breaks are left.
+    the user's own files. ``region`` is what can be compiled in place of the model, where breaks are left. ``left`` are
+    the recompiles that only the changed program has: other causes hid them.
     """
 
     fixes: tuple[Fix, ...]
@@ -52,6 +53,7 @@ class FixResult:
     evidence: Evidence | None
     torch: str | None = None
     region: RegionEntry | None = None
+    left: tuple[Fix, ...] = ()
 
     def overlay(self, project: Project) -> str:
         """The overlay of the proved changes of packages' functions; empty where there are none."""
@@ -104,6 +106,7 @@ def document_of(result: FixResult, project: Project, trials: int, seconds: float
         patch=None,
         evidence=result.evidence,
         region=result.region,
+        left=tuple(_entry(fix, project) for fix in result.left),
         trials=trials,
         seconds=round(seconds, 3),
     )

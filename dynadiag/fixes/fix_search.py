@@ -99,6 +99,7 @@ class _Search:
     prover: Prover
     _sources: Sources = field(init=False)
     _causes: list[Cause] = field(default_factory=list)
+    _left: list[Cause] = field(default_factory=list)  # recompiles of the changed program alone that nothing removes
     _behind: list[_Pick] = field(default_factory=list)  # rejected for what another change may mend
     _whole: Proof | None = None  # of all proved fixes
 
@@ -140,6 +141,7 @@ class _Search:
         for cause in self._causes:
             cause.untried = [refused_in(broken, cause.problem, each) for each in cause.untried]
         self._add_kind("recompile")  # breaks first: recompiles may go with them
+        self._left = [cause for cause in self._causes[unchanged:] if cause.proved is None]
         self._causes[unchanged:] = [cause for cause in self._causes[unchanged:] if cause.proved is not None]
         self._drop_needless()
 
@@ -371,7 +373,9 @@ class _Search:
         sources = {edit.file: self._project.source(edit.file) for edit in edits}
         fixes = tuple(_fix(cause, whole) for cause in self._causes)
         changed = {name: text for name, text in apply_edits(sources, edits).items() if not is_library(name)}
-        return FixResult(fixes, edits, changed, evidence_of(whole), torch, self._region(whole))
+        still = [cause for cause in self._left if cause.problem.identity in self._summary.causes]
+        left = tuple(_fix(cause, None) for cause in still)
+        return FixResult(fixes, edits, changed, evidence_of(whole), torch, self._region(whole), left)
 
     def _region(self, whole: Proof | None) -> RegionEntry | None:
         """What can be compiled in place of the model, where breaks are left."""
@@ -422,7 +426,7 @@ def _fix(cause: Cause, whole: Proof | None) -> Fix:
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
         if (instead := _recompiled_instead(whole, cause.problem)) is not None:
-            why = f"torch recompiles for something else instead, at {instead}"
+            why = f"torch recompiles for something else instead, in the changed program at {instead}"
             rejected = (*cause.rejected, Rejected(whole.candidate.title, why))
             return Fix(cause.problem, rejected=rejected, advice=cause.advice)
         return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -124,3 +124,12 @@ def test_what_a_hook_reads_is_told_and_as_kept_in_a_module() -> None:
     assert found["source"].endswith(".count")
     assert (found["was"], found["now"]) == ("2", "3")
     assert found["base"] == "held attribute"
+
+
+def test_an_item_of_a_counter_by_its_key() -> None:
+    def scaled(d: Counter[str], x: torch.Tensor) -> torch.Tensor:
+        return x * d["b"]
+
+    x = torch.ones(3)
+    found = failed(scaled, {"d": Counter(a=1, b=2), "x": x}, {"d": Counter(a=1, b=3), "x": x})
+    assert found == [("L['d']['b']", "2", "3")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 import dynadiag
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
-from dynadiag.explanation.rebinding import assignment
+from dynadiag.explanation.rebinding import assignment, counted_inside
 from dynadiag.explanation.recompile_case import cases_of
 from dynadiag.explanation.tensor_remedies import markable_sizes
 from dynadiag.recording.records import GuardFailure, Span
@@ -476,3 +477,46 @@ def test_weights_that_are_untied_are_two(tmp_path: Path) -> None:
         (item,) = [each for each in explain(recording).findings if each.severity != "note"]
     assert "were one object, and are two now" in item.evidence[0].text
     assert "were one tensor in one call and two in the other" in advice_of(item)
+
+
+class Noted(torch.nn.Module):
+    """A module that keeps the largest number of each name, in a dict that compiled code adds to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: dict[str, float] = {}
+
+    def note(self, name: str, value: float) -> None:
+        self.notes[name] = max(self.notes.get(name, value), value)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        self.note("peak", v.size(0) * 1.0)
+        return v * 2
+
+
+def test_a_key_that_compiled_code_asks_for_and_adds_is_told_once(tmp_path: Path) -> None:
+    (item,) = found(tmp_path, Noted(), (x,), (x,))
+    (text,) = (each.text for each in item.advice)
+    assert text.startswith("The compiled code itself adds the key `'peak'` to `self.notes`")
+
+
+HITS: collections.Counter[str] = collections.Counter()
+
+
+def test_counts_by_a_key_are_counted_by_the_compiled_code(tmp_path: Path) -> None:
+    def scaled(v: torch.Tensor, kind: str) -> torch.Tensor:
+        HITS[kind] += 1
+        return v * HITS[kind]
+
+    HITS.clear()
+    items = found(tmp_path, scaled, (x, "a"), (x, "a"), (x, "a"))
+    assert [each.advice[0].key for each in items] == ["items.added", "value.counted"]
+    assert "counts `HITS['a']` up" in items[1].advice[0].text
+
+
+def test_a_count_that_is_assigned_is_counted_by_the_compiled_code() -> None:
+    lines = ("seen = {}", "def f(x, kind):", "    seen[kind] = seen.get(kind, 0) + 1", "    other[kind] = 1")
+    counted = a_failure("G['seen']['a'] == 1", file="p.py", line=3)
+    assert counted_inside(counted, {"p.py": "\n".join(lines)}) == Span("p.py", 3)
+    other = a_failure("G['other']['a'] == 1", file="p.py", line=4)
+    assert counted_inside(other, {"p.py": "\n".join(lines)}) is None

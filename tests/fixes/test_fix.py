@@ -474,3 +474,35 @@ def test_all_trials_hash_texts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
         if own is not None:
             monkeypatch.setenv("PYTHONHASHSEED", own)
         assert runner_of(Program("program.py")).environment["PYTHONHASHSEED"] == used
+
+
+HIDDEN = """import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.notes = {}
+
+    def note(self, name, value):
+        self.notes[name] = max(self.notes.get(name, value), value)
+
+    def forward(self, x):
+        self.note("peak", x.max().item())
+        return x * 2
+
+
+net = torch.compile(Net(), backend="eager")
+for n in range(3):
+    print(net(torch.ones(4) + n).sum().item())
+"""
+
+
+def test_a_recompile_that_a_break_hid_is_told_as_left(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, document, _ = fix(HIDDEN, tmp_path)
+    assert (code, document["evidence"]["breaks"]) == (0, [1, 0])
+    (entry, *_) = document["left"]
+    assert (entry["for"]["kind"], entry["verdict"]) == ("recompile", "none")
+    told = capfd.readouterr().out.partition("all proved fixes together:")[2]
+    assert "recompile at " in told
+    assert "adds the key `'peak'` to `self.notes`" in told
