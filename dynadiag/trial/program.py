@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -156,11 +157,29 @@ def _import_factory_module(program: Program) -> types.ModuleType:
 
 
 def call_factory(program: Program) -> Any:
-    """What the function that the target names returns. Raises `TargetError` if it cannot be imported."""
+    """What the function that the target names returns.
+
+    Raises `TargetError` if it cannot be imported, or needs arguments.
+    """
     factory = getattr(_import_factory_module(program), program.name or "", None)
     if not callable(factory):
         raise TargetError(f"{program.text}: there is no function {program.name} in it.")
+    if needed := _needed_arguments(factory):
+        raise TargetError(
+            f"{program.text}: {program.name} needs arguments ({', '.join(needed)}). Name a function without arguments "
+            f"that returns the call, such as `def call(): return {program.name}, ({needed[0]},)`."
+        )
     return factory()
+
+
+def _needed_arguments(factory: Callable[..., Any]) -> list[str]:
+    """The parameters without a default; none of what has no signature."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    varying = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in varying]
 
 
 def load_call(program: Program) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:

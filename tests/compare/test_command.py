@@ -81,6 +81,9 @@ def lengths():
 
 def no_call():
     return "this"
+
+def step(a, b=1):
+    return a * b
 """
 
 
@@ -237,6 +240,7 @@ def test_an_interrupted_comparison_keeps_what_it_has(tmp_path: Path) -> None:
     [
         (["{program}"], "NAME a function without arguments"),
         (["{program}:no_call"], "must return (fn, args)"),
+        (["{program}:step"], "step needs arguments (a)"),
         (["--also", "absent", "--modes", "as-written", "{program}:plain"], "no function absent"),
         (["nowhere.py:make"], "nowhere.py: no such file"),
         (["--modes", "fast", "{program}:plain"], "no such mode: fast"),
