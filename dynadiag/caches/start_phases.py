@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynadiag.explanation.source import event_data
-from dynadiag.recording.json_values import json_object
+from dynadiag.explanation.source import event_data, first_event_data
+from dynadiag.recording.json_values import json_object, list_or_empty
 from dynadiag.recording.reader import Recording
 
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
@@ -84,10 +84,12 @@ class TimedSection:
 def start_phases(recording: Recording) -> StartPhases:
     """Return where the seconds of a recording's run went. A run that did not compile has no phases."""
     found = list(timed_sections(recording))
-    compiling = _union((each.start, each.end) for each in found if each.outermost)
+    sections = [(each.start, each.end) for each in found if each.outermost]
+    compiling = _union(sections)
     total, before = _process_seconds(recording)
-    rest = None if total is None else total - before - compiling
-    phases = [StartPhase("import", before)] if before else []
+    importing = before + _union([*sections, *_later_imports(recording)]) - compiling
+    rest = None if total is None else total - importing - compiling
+    phases = [StartPhase("import", importing)] if importing else []
     phases += _phases(found)
     phases += [StartPhase("the program itself", rest)] if rest and rest > 0 and found else []
     return StartPhases(total, tuple(phases))
@@ -150,6 +152,14 @@ def _process_seconds(recording: Recording) -> tuple[float | None, float]:
     if not known or recorded is None:
         return recorded, 0.0
     return float(known[-1]), max(0.0, float(known[-1]) - recorded)
+
+
+def _later_imports(recording: Recording) -> Iterator[tuple[float, float]]:
+    """When torch imported parts of itself after ``import torch``."""
+    for span in list_or_empty(first_event_data(recording, "dynadiag_end").get("imports")):
+        match span:
+            case [float(began), float(ended)]:
+                yield began, ended
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:

@@ -167,11 +167,14 @@ def _end_recording(recorder: Recorder, started: float) -> None:
             recorder.record_later_calls()
             recorder.record_exception(error)
             footer = run_footer(started, error, source=recorder.keeps_source)
+            footer["imports"] = recorder.later_imports.spans
             for frame in footer["stack"][-1:]:
                 recorder.record_source(frame["file"], {})
             recorder.record_program()
             recorder.record_packages()
-            recorder.note("end", footer)  # the last event: from then on others may fold the journal
+            recorder.note(
+                "end", footer | {"imports": recorder.later_imports.spans}
+            )  # the last event: from then on others may fold the journal
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)

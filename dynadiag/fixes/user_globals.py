@@ -37,8 +37,8 @@ class UserGlobals:
 
     def __init__(self, roots: tuple[str, ...], call: ReplayableCall) -> None:
         self._namespaces = _namespaces(roots)
-        held = (pair for space in self._namespaces for pair in _own_globals(space) if not isinstance(pair[1], _CODE))
-        names = Counter(name for name, _ in held)  # a change may add a function of the name: it hides nothing
+        held = (name for _, name, value in self._globals() if not isinstance(value, _CODE))
+        names = Counter(held)  # a change may add a function of the name: it hides nothing
         self._repeated = {name for name, count in names.items() if count > 1}
         self._known = {id(value) for value in (*call.state, *call.containers)}
         self._scalars = list(self._scalar_globals())
@@ -81,8 +81,7 @@ class UserGlobals:
     def _objects(self) -> list[tuple[str, Any]]:
         roots = [
             (self._name(space, name), _uncompiled(value))
-            for space in self._namespaces
-            for name, value in _own_globals(space)
+            for space, name, value in self._globals()
             if not isinstance(value, (*_CODE, *_SCALARS))
         ]
         roots += [root for space in self._namespaces for root in _held_by_classes(space)]
@@ -101,8 +100,14 @@ class UserGlobals:
         return f"{space['__name__']}.{name}" if name in self._repeated else name
 
     def _scalar_globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
+        return (each for each in self._globals() if isinstance(each[2], _SCALARS))
+
+    def _globals(self) -> Iterator[tuple[dict[str, Any], str, Any]]:
+        """The globals without Python's own and those that Dynamo adds."""
+        added = torch_private.constant_globals(self._namespaces)
         for space in self._namespaces:
-            yield from ((space, name, value) for name, value in _own_globals(space) if isinstance(value, _SCALARS))
+            own = ((name, each) for name, each in list(space.items()) if not name.startswith("__"))
+            yield from ((space, name, each) for name, each in own if not added.fullmatch(name))
 
 
 def copy_of_state(value: torch.Tensor) -> torch.Tensor:
@@ -123,12 +128,6 @@ def _held_by_classes(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 def _uncompiled(value: Any) -> Any:
     """A model, if the value is what `torch.compile` made of it: a change may compile its methods instead."""
     return value._modules.get("_orig_mod", value) if isinstance(value, torch.nn.Module) else value
-
-
-def _own_globals(space: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The globals without Python's own and those that Dynamo adds."""
-    added = torch_private.constant_globals(space)
-    yield from ((name, each) for name, each in list(space.items()) if not name.startswith("__") and name not in added)
 
 
 def _namespaces(roots: tuple[str, ...]) -> list[dict[str, Any]]:

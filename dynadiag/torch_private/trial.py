@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -293,10 +293,13 @@ def reset() -> None:
     convert_frame.FRAME_COMPILE_COUNTER.clear()
 
 
-def constant_globals(namespace: Mapping[str, Any]) -> set[str]:
-    """The globals in which Dynamo keeps what functions with `assume_constant_result` returned: `sub_f`, `sub_f_1`
-    and so on for the function `_f`, `f_0` and so on for `f` (torch 2.11 to 2.15).
+def constant_globals(namespaces: Iterable[Mapping[str, Any]]) -> re.Pattern[str]:
+    """The names of globals in which Dynamo keeps what functions with `assume_constant_result` returned: `sub_f`,
+    `sub_f_1` and so on for the function `_f`, `f_0` and so on for `f` (torch 2.11 to 2.15).
+
+    They are globals of the function that was compiled, which may be of another module than these functions.
     """
-    marked = [name for name, each in namespace.items() if getattr(each, "_dynamo_marked_constant", False)]
-    forms = [rf"sub{name}(?:_\d+)?" if name.startswith("_") else rf"{name}_\d+" for name in marked]
-    return {name for name in namespace for form in forms if re.fullmatch(form, name)}
+    every = ((name, each) for space in namespaces for name, each in list(space.items()))
+    marked = {name for name, each in every if getattr(each, "_dynamo_marked_constant", False)}
+    forms = [rf"sub{name}(?:_\d+)?" if name.startswith("_") else rf"{name}_\d+" for name in sorted(marked)]
+    return re.compile("|".join(forms) or r"(?!)")

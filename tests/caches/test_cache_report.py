@@ -95,8 +95,8 @@ class Start:
             if time is not None:
                 self.of_compile("chromium_event", {}, json.dumps({"name": name, "ph": kind, "ts": time * 1e6}))
 
-    def ended(self, seconds: float) -> Path:
-        self.event({"dynadiag_end": {"seconds": seconds, "device": "cpu"}})
+    def ended(self, seconds: float, **known: Any) -> Path:
+        self.event({"dynadiag_end": {"seconds": seconds, "device": "cpu", **known}})
         self.event({"dynadiag_exit": {"code": 0, "seconds": seconds + 2}})
         self._journal.close()
         import_log(self.path, self.recording)
@@ -260,6 +260,17 @@ def test_seconds_go_to_the_phase_of_the_innermost_section(tmp_path: Path) -> Non
     )
     assert run.phases.seconds == 22.0
     assert "C++ compiles" in text_of(report(start.recording))
+
+
+def test_what_torch_imports_later_is_import_and_not_the_program(tmp_path: Path) -> None:
+    start = Start(tmp_path, 0, SOURCE.format(True))
+    start.compile("miss", "[a] gm: code")
+    start.section("entire_frame_compile", 4.0, 9.0)
+    imports = [[1.0, 3.0], [3.5, 6.0], "damaged", [None, 2]]  # the second goes on where torch's own section begins
+    (run,) = report(start.ended(20.0, imports=imports)).runs
+    assert {phase.name: phase.seconds for phase in run.phases.phases} == pytest.approx(
+        {"import": 4.5, "tracing": 5.0, "the program itself": 12.5}
+    )
 
 
 def test_recordings_of_two_programs_are_not_compared(tmp_path: Path) -> None:

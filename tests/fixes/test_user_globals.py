@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -73,6 +74,24 @@ def test_a_module_of_two_names_is_one(
     monkeypatch.setitem(sys.modules, "notes_again", sys.modules["notes_of_a_user"])
     call = ReplayableCall(lambda x: note(x), (torch.ones(1),), {})
     assert UserGlobals((str(tmp_path),), call).scalars() == {"COUNT": 0, "len(SEEN)": 0}
+
+
+def test_what_torch_keeps_of_another_modules_function_is_no_global_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dynamo keeps a result that it takes for constant among the globals of the function that it compiles."""
+    (tmp_path / "asked_of.py").write_text(
+        "import torch\n@torch.compiler.assume_constant_result\ndef _is_known():\n    return True\n"
+    )
+    (tmp_path / "asking.py").write_text("import asked_of\ndef step(x):\n    return x + asked_of._is_known()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    asking = importlib.import_module("asking")
+    held = UserGlobals((str(tmp_path),), ReplayableCall(lambda x: x, (torch.ones(1),), {}))
+    torch.compile(asking.step, backend="eager")(torch.ones(2))
+    kept = [name for name in vars(asking) if "is_known" in name]
+    del sys.modules["asking"], sys.modules["asked_of"]
+    assert kept
+    assert held.scalars() == {}
 
 
 def test_a_global_has_the_name_by_which_the_called_function_knows_it(
