@@ -314,7 +314,9 @@ def _fails_at_no_rung(bisection: Bisection, first: Outcome, result: LadderResult
         if bare.passed:
             if (cached := _retry_with_empty_caches(bisection, first, result)) is not None:
                 return cached
-            note, headline = f"{note}; {_STALE_CACHE_NOTE}", _STALE_CACHES
+            filled = replace(rung_plan(bisection.base, _top_rung(bisection, first), ()), caches=True)
+            if search.status(search.run_fresh(filled, "the same rung with the compiler's caches")) == "same":
+                note, headline = f"{note}; {_STALE_CACHE_NOTE}", _STALE_CACHES
     verdict = Verdict("flaky", result.rungs, None, first.signature, notes=(note,), headline=headline)
     return FailingRung(first, verdict=verdict)
 

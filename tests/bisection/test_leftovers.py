@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from dynadiag.bisection.failing_rung import Bisection, BisectOptions, _fails_at_no_rung
+from dynadiag.bisection.ladder import LadderResult
+from dynadiag.trial.events import RunFacts
+from dynadiag.trial.outcome import Outcome
+from dynadiag.trial.plan import Plan
+from dynadiag.trial.signature import Signature
 from tests.bisection.conftest import Bisected
 from tests.bisection.test_bisector import BACKEND
 from tests.interpreters import warm
@@ -83,3 +92,30 @@ def test_graphs_that_share_a_cache_entry_by_mistake_are_named(
     assert len(verdict.confirmed) == 2
     assert any("TORCHINDUCTOR_AUTOGRAD_CACHE=0" in note for note in verdict.notes)
     assert cache.is_dir(), "the first run has the program's own caches"
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        (lambda plan: plan.caches, "it fails only with what earlier runs left in the compiler's caches"),
+        (
+            lambda plan: plan.caches and plan.rung is None,  # it passes at the same rung with the caches, too
+            "it fails in each run as it is written, and in the same way at no rung",
+        ),
+    ],
+)
+def test_caches_are_at_fault_only_where_the_same_trial_fails_with_them(
+    fails: Callable[[Plan], bool], says: str
+) -> None:
+    failure = Outcome(Signature("exception", "RuntimeError", "m"), 1.0, facts=RunFacts(backends=("inductor",)))
+
+    def run(plan: Plan, _: str, **__: object) -> Outcome:
+        return failure if fails(plan) and not plan.own_caches else Outcome(None, 1.0)
+
+    def status(outcome: Outcome, **_: object) -> str:
+        return "pass" if outcome.passed else "same"
+
+    runner = SimpleNamespace(stop_forks=lambda: None)
+    search = cast(Any, SimpleNamespace(runner=runner, run=run, run_fresh=run, status=status))
+    found = _fails_at_no_rung(Bisection(search, BisectOptions(), Plan(), []), failure, LadderResult({}, None, None))
+    assert str(found.verdict).splitlines()[0] == says
