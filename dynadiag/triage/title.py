@@ -64,7 +64,7 @@ def title(case: TriagedCase) -> str:
     if made is not None and failure is failure_of_call(case) and (operations := _operations_at_fault(case, made)):
         device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
         does = _does(case, made, failure)
-        if operations[-1] != _operations_of(case.repro)[-1]:  # the result is that of another one
+        if operations[-1] != operations_of(case.repro)[-1]:  # the result is that of another one
             does = _LEADS_TO + does.removeprefix(_GIVES) if does.startswith(_GIVES) else does
         functions = " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
         return f"# {functions}{_conditions(made)} {does} under torch.compile ({rung}, {device})"
@@ -98,7 +98,7 @@ def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
     if not has_proved_repro(case) or made.level != "graph" or own:
         return []
-    operations = _operations_of(case.repro)
+    operations = operations_of(case.repro)
     if len(operations) <= _MAX_OPERATIONS:
         return operations
     at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
@@ -106,7 +106,7 @@ def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     return named if len(named) == len(at_fault) == 1 else []
 
 
-def _operations_of(repro: str) -> list[str]:
+def operations_of(repro: str) -> list[str]:
     """The operations of the graph in a repro, in the order in which they run."""
     functions = (node for node in ast.walk(ast.parse(repro)) if isinstance(node, ast.FunctionDef))
     return [name for node in functions if node.name == _FUNCTION for name in _operations(node)]
