@@ -157,13 +157,34 @@ class SourceExporter:
         if definition is None:
             return self._library_operator(name)
         inner = definition._init_fn
-        if self._defined.get(inner.__name__) is definition:
-            return str(inner.__name__)
-        self._reserve_name(inner.__name__, definition)
-        for function in (inner, *torch_private.registered_functions(definition)):
-            if function is not None:
-                self._write_definition(function)
-        return str(inner.__name__)
+        decorated = _has_decorator(inner, "custom_op")
+        variable = str(inner.__name__) if decorated else name.partition("::")[2]
+        if self._defined.get(variable) is definition:
+            return variable
+        self._reserve_name(variable, definition)
+        if decorated:
+            self._write_definition(inner)
+        else:
+            words = [repr(name), self.function_without_decorators(inner)]
+            words.append(f"mutates_args={torch_private.changed_arguments(definition)!r}")
+            words += [] if inner.__annotations__ else [f"schema={definition._schema!r}"]
+            self.blocks.append(f"{variable} = torch.library.custom_op({', '.join(words)})")
+        fake, backward, setup = torch_private.registered_functions(definition)
+        if fake is not None:
+            self._register(f"{variable}.register_fake", fake)
+        if backward is not None:
+            self._register(f"{variable}.register_autograd", backward, self._setup(setup))
+        return variable
+
+    def _register(self, how: str, function: Any, further: str = "") -> None:
+        """Write what registers a function: its decorator, or a call."""
+        if not further and _has_decorator(function, how.rpartition(".")[2]):
+            self._write_definition(function)
+        else:
+            self.blocks.append(f"{how}({self.function_without_decorators(function)}{further})")
+
+    def _setup(self, setup: Any) -> str:
+        return f", setup_context={self.function_without_decorators(setup)}" if setup is not None else ""
 
     def _library_operator(self, name: str) -> str:
         """Define an operator of ``torch.library.Library``."""
@@ -184,6 +205,12 @@ class SourceExporter:
         lines += [f'{made}.impl("{short}", {text}, "{key}")' for key, text in kernels]
         if fake is not None:
             lines.append(f'torch.library.register_fake("{name}", {self._registered_function(name, fake)})')
+        if defined.gradient is not None:
+            backward, setup = defined.gradient
+            lines.append(
+                f'torch.library.register_autograd("{name}", {self.function_without_decorators(backward)}'
+                f"{self._setup(setup)})"
+            )
         self.blocks.append("\n".join(lines))
         return short
 
@@ -369,6 +396,14 @@ def _parse(source: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         raise CannotExportError(f"a function in the middle of a statement ({source.strip()[:60]})") from error
+
+
+def _has_decorator(function: Any, name: str) -> bool:
+    """Whether the source of a function has a decorator whose last name is this: ``@torch.library.custom_op(...)``."""
+    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+        return False
+    decorators = getattr(_parse(_source(function)).body[0], "decorator_list", [])
+    return any(ast.unparse(each).partition("(")[0].rpartition(".")[2] == name for each in decorators)
 
 
 def _free_names(source: str) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
-from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.code_origin import is_inductor_module, is_torch_file
 from dynadiag.recording.package_files import installed_path
 from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
@@ -280,9 +280,10 @@ def _deepest_torch_frame(error: BaseException) -> str | None:
 
 def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of an exception, the innermost first. Of a recursion without end only those that are called again and
-    again, in an order of their own: the innermost is wherever the stack was full.
+    again, in an order of their own: the innermost is wherever the stack was full. What Inductor generated is neither
+    torch nor the program: who calls it raises.
     """
-    entries = traceback.extract_tb(error.__traceback__)
+    entries = [entry for entry in traceback.extract_tb(error.__traceback__) if not is_inductor_module(entry.filename)]
     if _RECURSION not in text_of(error):
         return entries[::-1]
     places = Counter((entry.filename, entry.lineno or 0) for entry in entries)

@@ -51,6 +51,27 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
+def _tripled(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def _like(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output)
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    return grad * 2 + ctx.saved_tensors[0]
+
+
+triple = torch.library.custom_op("dynadiag_tests::triple", _tripled, mutates_args=())
+triple.register_fake(_like)
+triple.register_autograd(_backward, setup_context=_keep)
+
+
 def carried(value: Any) -> tuple[str, dict[str, Any]]:
     """The whole text for a value, and what running it in an empty module gives."""
     carrier = SourceExporter()
@@ -99,6 +120,19 @@ def test_an_operator_brings_its_fake_kernel() -> None:
     assert 'custom_op("dynadiag_tests::double"' in text
     assert "@double.register_fake" in text
     assert torch.equal(space["result"](torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_an_operator_that_calls_register_is_registered_by_calls() -> None:
+    carrier = SourceExporter()
+    assert carrier.expression(triple) == "triple"
+    text = "\n".join(["import torch", *carrier.imports, *carrier.blocks]).replace("dynadiag_tests", "dynadiag_carried")
+    assert "triple = torch.library.custom_op('dynadiag_carried::triple', _tripled, mutates_args=())" in text
+    space: dict[str, Any] = {"__name__": "carried"}
+    exec(compile(text, "carried.py", "exec"), space)
+    x = torch.ones(2, requires_grad=True)
+    torch.compile(space["triple"], backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [5.0, 5.0]  # its fake kernel and its backward were there
 
 
 def test_operators_are_named_as_a_program_names_them() -> None:
@@ -163,9 +197,10 @@ def test_two_things_of_one_name_are_refused() -> None:
         carrier.expression(make(2))
 
 
-def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_of_a_library_comes_with_all_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.library.Library, "define", torch.library.Library.define)
     monkeypatch.setattr(torch.library.Library, "impl", torch.library.Library.impl)
+    monkeypatch.setattr(torch._library.autograd, "make_autograd_impl", torch._library.autograd.make_autograd_impl)
     torch_private.track_libraries()
     library = torch.library.Library("dynadiag_library", "DEF")
     library.define("half(Tensor x) -> Tensor")
@@ -178,6 +213,7 @@ def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeyp
     def half_fake(x: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(x)
 
+    torch.library.register_autograd("dynadiag_library::half", lambda _, grad: grad / 2, lib=library)
     carrier = SourceExporter()
     carrier.operator("dynadiag_library::half")
     text = "\n".join(["import torch", *carrier.imports, *carrier.blocks])
@@ -186,5 +222,8 @@ def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeyp
 assert torch.ops.dynadiag_library.half(torch.ones(2)).tolist() == [0.5, 0.5]
 with torch._subclasses.FakeTensorMode():
     assert torch.ops.dynadiag_library.half(torch.ones(3)).shape == (3,)
+x = torch.ones(2, requires_grad=True)
+torch.ops.dynadiag_library.half(x).sum().backward()
+assert x.grad.tolist() == [0.5, 0.5]
 """
     subprocess.run([sys.executable, "-c", text + used], check=True)  # torch 2.11 does not forget a fake implementation

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -153,6 +154,18 @@ def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
     found = signature_of(raised.value, None)
     assert found.where is None
     assert set(found.frames) == {"program"}
+
+
+def test_what_generated_code_checks_is_raised_by_torch(tmp_path: Path) -> None:
+    file = tmp_path / f"c{'a' * 51}.py"
+    space: dict[str, Any] = {}
+    exec(compile("def call():\n    assert False, 'expected size 2==3'\n", str(file), "exec"), space)
+    file.write_text("def call():\n    assert False, 'expected size 2==3'\n")
+    with pytest.raises(AssertionError) as raised:
+        torch.utils._pytree.tree_map(lambda _: space["call"](), [1])
+    found = signature_of(raised.value, None)
+    assert found.frames[0] == "program"  # the lambda
+    assert found.frames.count("program") == 2  # and this test
 
 
 def test_an_assertion_of_the_program_is_told_as_its_source() -> None:
