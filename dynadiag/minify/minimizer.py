@@ -142,7 +142,12 @@ class _Minimizer:
             return result
         # What fails may be between the graph and the program (`x.data = y`), or that the ranks of a job differ. A graph
         # may also need the state that the calls of the program leave (torch.func).
-        self.search.on_message("no graph fails by itself: reducing the source of the program")
+        why = (
+            f"{' and '.join(result.missing)} cannot be written into"
+            if result.missing
+            else "no graph fails by itself in"
+        )
+        self.search.on_message(f"{why} a repro of a graph: reducing the source of the program")
         try:
             of_source = self._reduce_source(base, located)
         except SearchStoppedError:

@@ -112,9 +112,8 @@ class SourceExporter:
             return f"torch.ops.{namespace}.{name}.{value._overloadname}"
         if isinstance(value, torch._ops.OpOverloadPacket):
             return f"torch.ops.{value!s}"
-        name = getattr(value, "__name__", None)
-        if isinstance(value, types.BuiltinFunctionType) and name is not None and getattr(torch, name, None) is value:
-            return f"torch.{name}"
+        if isinstance(value, types.BuiltinFunctionType) and getattr(torch, value.__name__, None) is value:
+            return f"torch.{value.__name__}"
         return None
 
     def _import(self, value: Any) -> str | None:
@@ -124,10 +123,9 @@ class SourceExporter:
                 raise CannotExportError(f"the module {value.__name__}")
             self.import_module_of(value.__name__)
             return value.__name__
-        home, name = (
-            getattr(value, "__module__", None),
-            getattr(value, "__qualname__", None) or _module_attribute_name(value),
-        )
+        answers_all = hasattr(type(value), "__getattr__")  # Inductor's `ops` has any attribute, and warns of it
+        home = getattr(value, "__module__", None)
+        name = (None if answers_all else getattr(value, "__qualname__", None)) or _module_attribute_name(value)
         if not isinstance(home, str) or not isinstance(name, str) or not _comes_with_torch(home):
             return None
         if isinstance(value, types.FunctionType) and not _comes_with_torch(value.__globals__.get("__name__", "")):
@@ -143,7 +141,7 @@ class SourceExporter:
 
     def _operator(self, value: Any) -> str | None:
         """An operator that ``torch.library.custom_op`` made."""
-        name = getattr(value, "_qualname", None)
+        name = getattr(value, "_qualname", None) if hasattr(type(value), "_qualname") else None
         if not isinstance(name, str) or torch_private.custom_op_definition(name) is not value:
             return None
         return self.operator(name)
@@ -316,9 +314,15 @@ class SourceExporter:
             self._reserve_name(name, value)
             self.imports[f"import {value.__name__} as {name}"] = None
             return
+        before = dict(self.imports)
         text = self.expression(value)
-        if text != name:
-            self._reserve_name(name, value)
+        if text == name:
+            return
+        self._reserve_name(name, value)
+        home, _, last = text.rpartition(".")
+        if last == name and getattr(sys.modules.get(home), "__spec__", None) is not None:
+            self.imports = before | {f"from {home} import {name}": None}
+        else:
             self.blocks.append(f"{name} = {text}")
 
 

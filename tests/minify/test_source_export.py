@@ -14,6 +14,9 @@ import torch
 import triton
 import triton.language as tl
 
+from torch._inductor.lowering import make_pointwise
+from torch._inductor.virtualized import ops
+
 from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.torch_private import minify as torch_private
 
@@ -104,6 +107,18 @@ def test_what_a_function_closes_over_comes_along() -> None:
         return add
 
     assert carried(make(5))[1]["result"](1) == 6
+
+
+def _halved_by_inductor(x: Any) -> Any:
+    return make_pointwise(lambda v: ops.mul(v, ops.constant(0.5, x.get_dtype())))(x)
+
+
+def test_what_a_function_has_from_torch_is_imported_by_its_name() -> None:
+    text, space = carried(_halved_by_inductor)
+    assert "from torch._inductor.lowering import make_pointwise\n" in text
+    assert "from torch._inductor.virtualized import ops\n" in text  # an object that answers to any name
+    assert "\nimport torch._inductor" not in text
+    assert space["ops"] is ops
 
 
 def test_an_object_comes_with_its_class_and_its_state() -> None:

@@ -148,6 +148,16 @@ def test_a_recursion_without_end_is_the_same_failure_wherever_the_stack_is_full(
     assert "_pytree" in found[0].where
 
 
+def test_the_errors_of_a_compiler_are_kept_behind_any_number_of_warnings() -> None:
+    warnings = "a.cpp:1:2: warning: unused\n" * 1000
+    long = f"C++ compile error\n\nOutput:\n{warnings}a.cpp:7:3: error: no 'x'\n    7 | code\n      | ^\n{warnings}"
+    kept = signature_of(RuntimeError(long), None)
+    assert len(kept.message) < len(warnings)
+    assert kept.message.endswith("a.cpp:7:3: error: no 'x'\n    7 | code\n")
+    assert not kept.same_as(signature_of(RuntimeError(long.replace("'x'", "'y'")), None))
+    assert signature_of(RuntimeError("x" * 50_000), None).message.startswith("xxx")
+
+
 def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
     with pytest.raises(AssertionError) as raised:
         torch.testing.assert_close(torch.ones(2), torch.zeros(2))
