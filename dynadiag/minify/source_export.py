@@ -22,6 +22,7 @@ import torch
 
 from dynadiag.torch_private import minify as torch_private
 
+_REGISTERING = frozenset(("register_lowering", "register_decomposition"))  # decorators of torch
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -112,9 +113,8 @@ class SourceExporter:
             return f"torch.ops.{namespace}.{name}.{value._overloadname}"
         if isinstance(value, torch._ops.OpOverloadPacket):
             return f"torch.ops.{value!s}"
-        if isinstance(value, types.BuiltinFunctionType) and getattr(torch, value.__name__, None) is value:
-            return f"torch.{value.__name__}"
-        return None
+        name = value.__name__ if isinstance(value, types.BuiltinFunctionType) else ""
+        return f"torch.{name}" if name and getattr(torch, name, None) is value else None
 
     def _import(self, value: Any) -> str | None:
         """A module, or an object that a module of torch or of Python has under the object's own name."""
@@ -315,7 +315,8 @@ class SourceExporter:
             self.imports[f"import {value.__name__} as {name}"] = None
             return
         before = dict(self.imports)
-        text = self.expression(value)
+        own = None if isinstance(value, types.ModuleType) else self._import(value)  # by the module that defines it
+        text = own or self.expression(value)
         if text == name:
             return
         self._reserve_name(name, value)
@@ -402,12 +403,22 @@ def _parse(source: str) -> ast.Module:
         raise CannotExportError(f"a function in the middle of a statement ({source.strip()[:60]})") from error
 
 
+def registers_itself(function: Any, operator: str) -> bool:
+    """Whether a decorator of a function registers it for an operator of torch, ``torch.ops.aten.relu.default``."""
+    calls = (each for each in _decorators(function) if isinstance(each, ast.Call) and each.args)
+    named = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func).rpartition(".")[2] in _REGISTERING]
+    return any(operator.endswith(f".{name.removeprefix('torch.ops.')}") for name in named)
+
+
 def _has_decorator(function: Any, name: str) -> bool:
     """Whether the source of a function has a decorator whose last name is this: ``@torch.library.custom_op(...)``."""
-    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
-        return False
-    decorators = getattr(_parse(_source(function)).body[0], "decorator_list", [])
-    return any(ast.unparse(each).partition("(")[0].rpartition(".")[2] == name for each in decorators)
+    return any(ast.unparse(each).partition("(")[0].rpartition(".")[2] == name for each in _decorators(function))
+
+
+def _decorators(function: Any) -> list[ast.expr]:
+    if not isinstance(function, types.FunctionType) or _innermost_function(function).__code__.co_name == "<lambda>":
+        return []
+    return getattr(_parse(_source(function)).body[0], "decorator_list", [])
 
 
 def _free_names(source: str) -> list[str]:

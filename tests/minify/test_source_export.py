@@ -13,7 +13,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-
 from torch._inductor.lowering import make_pointwise
 from torch._inductor.virtualized import ops
 
