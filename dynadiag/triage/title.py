@@ -30,7 +30,7 @@ from dynadiag.triage.case import (
     whole_words,
     without_comments,
 )
-from dynadiag.triage.changes_of_torch import changes_of_torch
+from dynadiag.triage.changes_of_torch import changes_of_torch, own_functions
 from dynadiag.trial.outcome import NOT_RAISED
 
 _MAX_MESSAGE = 120  # characters
@@ -93,9 +93,10 @@ def _in_short(message: str) -> str:
 
 def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     """The operations of the failing graph, by their functions of torch; empty where another one may be at fault, or
-    what the program registers or replaces in torch.
+    what the program registers or replaces in torch, or a pass or a backend of its own.
     """
     own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
+    own = own or own_passes(case) or rung_of(case) == "custom"
     if not has_proved_repro(case) or made.level != "graph" or own:
         return []
     operations = operations_of(case.repro)
@@ -104,6 +105,13 @@ def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
     named = [name for name in operations if name.rpartition(".")[2].rstrip("_") in at_fault]
     return named if len(named) == len(at_fault) == 1 else []
+
+
+def own_passes(case: TriagedCase) -> list[str]:
+    """The passes at fault that the program defines."""
+    own = own_functions(case.repro if has_proved_repro(case) else case.program)
+    named = (part.name for part in parts_of_torch(case) if part.kind == "pass")
+    return list(dict.fromkeys(name for name in named if name.rpartition(".")[2] in own))
 
 
 def operations_of(repro: str) -> list[str]:

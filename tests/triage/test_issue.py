@@ -810,6 +810,18 @@ def test_a_title_names_no_function_that_may_not_be_at_fault(repro: str, values: 
     assert ("with `keepdim=True`" in first) is ("proved" not in values)
 
 
+def test_a_pass_or_a_backend_of_the_program_is_told_as_its_own() -> None:
+    repro = f"def fold(graph): ...\n{GRAPH_OF_ONE}"
+    for name, own in (("fold", True), ("remove_noop_ops", False)):
+        case = a_wrong_graph(repro, bisected=(ReproCulpritDocument("pass", name, None),))
+        text = issue_text(replace(case, bisect=None))
+        assert ("At fault is a pass of the program's own, and not torch: `fold`." in text) is own
+        assert ("`torch.nanmean`" in text.splitlines()[0]) is not own
+    text = issue_text(a_wrong_graph(GRAPH_OF_ONE, rung="custom"))
+    assert "It fails with the program's own backend, and passes with those of torch." in text
+    assert "`torch.nanmean`" not in text.splitlines()[0]
+
+
 def test_a_title_of_reduced_source_has_what_is_compared_and_both_values() -> None:
     case = a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), level="source")
     first = issue_text(case).splitlines()[0]
