@@ -95,8 +95,8 @@ def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     """The operations of the failing graph, by their functions of torch; empty where another one may be at fault, or
     what the program registers or replaces in torch, or a pass or a backend of its own.
     """
-    own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
-    own = own or own_passes(case) or rung_of(case) == "custom"
+    operators = any(part.kind == "operator" for part in parts_of_torch(case))
+    own = operators or changes_of_torch(case.repro) or own_passes(case) or rung_of(case) == "custom"
     if not has_proved_repro(case) or made.level != "graph" or own:
         return []
     operations = operations_of(case.repro)
