@@ -6,9 +6,10 @@ that makes it, and a way to undo it, so that trials can find out which settings 
 
 from __future__ import annotations
 
+import itertools
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -110,8 +111,18 @@ def settings_source(settings: Sequence[TorchSetting], exporter: SourceExporter, 
         exporter.operator(name)
     lines = [line for setting in settings if (line := setting.write(exporter))]  # none where a decorator does it
     blocks = [f"\n\n{b.rstrip()}\n\n" if b.startswith(DEFINITION_STARTS) else b for b in exporter.blocks]
-    text = "\n".join([*sorted(exporter.imports), *blocks, *lines])
+    text = "\n".join([*_merged(sorted(exporter.imports)), *blocks, *lines])
     return re.sub(r"\n{4,}", "\n\n\n", text)
+
+
+def _merged(imports: Sequence[str]) -> Iterator[str]:
+    """The imports, with all names of a module in one line."""
+    for begins, lines in itertools.groupby(imports, lambda line: line.partition(" import ")[0]):
+        first, *more = lines
+        if begins.startswith("from "):
+            yield ", ".join([first, *(line.partition(" import ")[2] for line in more)])
+        else:
+            yield from (first, *more)
 
 
 def _config_settings(before: TorchSnapshot) -> list[TorchSetting]:
