@@ -262,8 +262,9 @@ def test_a_real_failure_becomes_an_issue_whose_commands_run(tmp_path: Path) -> N
 def test_an_issue_without_a_program_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     issue = tmp_path / "issue.md"
     issue.write_text("### Bug\n```sh\npip install torch\n```\n")
-    assert main(["triage", "-o", "out", str(issue)]) == 3
-    assert "holds no program" in capsys.readouterr().err
+    for arguments in (["-o", "out", str(issue)], [str(issue), "-o", "out"]):  # its program has no arguments
+        assert main(["triage", *arguments]) == 3
+        assert "holds no program" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
