@@ -113,8 +113,8 @@ def _run(arguments: list[str]) -> int:
         _main_parser().parse_args(arguments)  # prints help, the version or a usage error, then exits
         return USAGE_ERROR
     module, parser = _command_module(name), command_parser(name)
-    separated = getattr(module, "separate_optional_value", list)  # of an option with an optional value from TARGET
-    args = parser.parse_args(separated(arguments[1:]))
+    arranged = getattr(module, "arrange_arguments", list)  # where TARGET alone does not tell options from arguments
+    args = parser.parse_args(arranged(arguments[1:]))
     outputs = sys.modules.get("dynadiag.commands.outputs")  # a command that writes nothing has not loaded it
     with outputs.guard(parser, args) if outputs else nullcontext():
         return int(module.run(args))

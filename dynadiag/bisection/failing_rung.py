@@ -5,6 +5,7 @@ ladder.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, replace
 
 from dynadiag.bisection.ladder import (
@@ -41,6 +42,11 @@ _PRECISE_CASTS_NOTE = (
     "it passes with torch._inductor.config.emulate_precision_casts = True: Inductor then rounds where eager does"
 )
 _NO_PRECISE_CASTS_NOTE = "torch._inductor.config.emulate_precision_casts = True does not make it pass"
+_NO_INPUT_NOTE = "no trial has an input: what the program reads from stdin is empty"
+_THREAD_ENDED = re.compile(r"^Exception in thread ", re.M)
+_THREAD_NOTE = (
+    "an exception ended a thread, and not the program: it counts where the main thread raises it (`Future.result()`)"
+)
 _DISABLED_NOTE = "the compiler is turned off (TORCHDYNAMO_DISABLE=1, or torch._dynamo.config.disable)"
 
 
@@ -126,6 +132,8 @@ def search_rungs(bisection: Bisection) -> FailingRung:
     search = bisection.search
     search.reference = first.signature
     bisection.announce(_warning(first))
+    if first.signature is not None and first.signature.type == "EOFError":
+        bisection.notes.append(_NO_INPUT_NOTE)
     _use_forks_if_same_failure(bisection, first)
     result = run_ladder(
         search,
@@ -215,6 +223,8 @@ def _passing_verdict(bisection: Bisection, first: Outcome, rungs: dict[str, str]
         f"the program continues after {text}: with --accuracy that counts as its failure"
         for text in dict.fromkeys(first.facts.failed_compiles)
     ]
+    if _THREAD_ENDED.search(first.tail):
+        notes.append(_THREAD_NOTE)
     rounding = bisection.base.accuracy and bool(first.exit_code) and any(ROUNDING in note for note in first.notes)
     if rounding and "inductor" in first.facts.backends:
         precise = replace(bisection.base, accuracy=False, caches=False, precise_casts=True)

@@ -136,16 +136,28 @@ def _report(operator: Any, wrong: str, then: str = "") -> None:
 def _difference(real: Any, promised: Any) -> str | None:
     if not isinstance(real, torch.Tensor) or not isinstance(promised, torch.Tensor):
         return None
+    texts = {
+        "dtype": lambda: f"{real.dtype} where its fake kernel promises {promised.dtype}",
+        "shape": lambda: f"the shape {list(real.shape)} where its fake kernel promises {size_hints(promised.shape)}",
+        "strides": lambda: (
+            f"the strides {list(real.stride())} where its fake kernel promises {size_hints(promised.stride())}"
+        ),
+    }
+    form = broken_form(real, promised)
+    return texts[form]() if form else None
+
+
+def broken_form(real: torch.Tensor, promised: torch.Tensor) -> str:
+    """What of a result is another than its fake kernel promises: dtype, shape or strides; empty if nothing is."""
     if real.dtype != promised.dtype:
-        return f"{real.dtype} where its fake kernel promises {promised.dtype}"
+        return "dtype"
     sizes, strides = size_hints(promised.shape), size_hints(promised.stride())
     if None in sizes:
-        return None  # a data-dependent size: any may be right
+        return ""  # a data-dependent size: any may be right
     if list(real.shape) != sizes:
-        return f"the shape {list(real.shape)} where its fake kernel promises {sizes}"
-    if real.layout is torch.strided and real.numel() > 1 and list(real.stride()) != strides:
-        return f"the strides {list(real.stride())} where its fake kernel promises {strides}"
-    return None
+        return "shape"
+    dense = real.layout is torch.strided and real.numel() > 1
+    return "strides" if dense and list(real.stride()) != strides else ""
 
 
 def _corrected_fake(mode: Any, real: Any, promised: Any) -> Any:

@@ -86,7 +86,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
 
 
-def separate_optional_value(arguments: Sequence[str]) -> list[str]:
+def arrange_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with ``--graphs TARGET`` told apart from ``--graphs COMPILE``."""
     found, place = list(arguments), 0
     while place < len(found) and found[place].startswith("-") and found[place] not in ("-m", "--", "--graphs"):

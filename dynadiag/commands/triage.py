@@ -59,6 +59,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
 
 
+def arrange_arguments(arguments: list[str]) -> list[str]:
+    """The arguments with an issue that stands first at the end: its program has none, so what follows is ours."""
+    first, *rest = arguments or [""]
+    return [*rest, first] if Path(first).suffix.lower() == ".md" else arguments
+
+
 def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
     if not args.module and Path(args.target or "").suffix.lower() == ".md":

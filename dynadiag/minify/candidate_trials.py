@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from dynadiag.minify.broken_promises import BrokenPromise, broken_promises
 from dynadiag.minify.torch_settings import TorchSetting
 from dynadiag.torch_private import trial as torch_private
 from dynadiag.torch_private.kernel_codegen import label_nodes
@@ -65,6 +66,7 @@ class CandidateTrials:
     accuracy: bool = False
     backward: bool = False
     answers: Sequence[Outcome] | None = None  # if this process cannot fork: the outcomes of earlier trials
+    broken: frozenset[BrokenPromise] | None = None  # what custom operators break in the whole graph; None without any
     _requested: int = 0
 
     def run_graph(
@@ -108,6 +110,8 @@ class CandidateTrials:
             self._undo_except(compile_settings.settings)
             if compile_settings.fallback_random:
                 torch_private.use_eager_random_numbers()
+            if self.broken is not None and broken_promises(module, inputs) - self.broken:
+                return  # what fails here is another promise
             label_nodes(module)  # it changes the graph: this is the copy in the process of the trial
             compile_and_call(
                 call, module, inputs, previous_inputs(module, inputs) if compile_settings.previous_call else None

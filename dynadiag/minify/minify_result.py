@@ -126,7 +126,7 @@ class MinifyResult:
     proof: tuple[str, ...] = ()
     printed: str = ""
     exports: bool = False  # the program calls torch.export
-    passes_fresh: bool = False  # in a fresh process it did not fail
+    passes_fresh: bool = False  # in a fresh process it did not fail, or not in each
     trials: int = 0
     cached: int = 0
     seconds: float = 0.0

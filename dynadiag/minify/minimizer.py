@@ -142,7 +142,12 @@ class _Minimizer:
             return result
         # What fails may be between the graph and the program (`x.data = y`), or that the ranks of a job differ. A graph
         # may also need the state that the calls of the program leave (torch.func).
-        self.search.on_message("no graph fails by itself: reducing the source of the program")
+        why = (
+            f"{' and '.join(result.missing)} cannot be written into"
+            if result.missing
+            else "no graph fails by itself in"
+        )
+        self.search.on_message(f"{why} a repro of a graph: reducing the source of the program")
         try:
             of_source = self._reduce_source(base, located)
         except SearchStoppedError:
@@ -204,11 +209,12 @@ class _Minimizer:
 
     def _reduce(self, base: MinifyResult, place: FailingCall, located: FailingRung) -> MinifyResult:
         result = self._reduce_and_prove(base, place, located)
-        if result.proved or not result.passes_fresh:
+        if not result.passes_fresh:
             return result
         self.search.on_message(f"{_INPUTS_KEPT}: reducing it again with the inputs of the program")
         again = self._reduce_and_prove(base, place, located, plain_inputs=False)
-        return replace(again, notes=(*again.notes, _INPUTS_KEPT)) if again.proved else result
+        better = again.proved and not (result.proved and again.passes_fresh)
+        return replace(again, notes=(*again.notes, _INPUTS_KEPT)) if better else result
 
     def _reduce_and_prove(
         self, base: MinifyResult, place: FailingCall, located: FailingRung, *, plain_inputs: bool = True
@@ -258,7 +264,7 @@ class _Minimizer:
                 result = prove(self.search, program, rows, result, rungs, bisection)
                 if result.proved and bisection is not None:
                     result = with_culprits(result, bisection.run())
-                asked = result.proved and self.request.follow_up
+                asked = result.proved and not result.passes_fresh and self.request.follow_up
                 return with_follow_up(self.search, Path(folder), result) if asked else result
             except KeyboardInterrupt:
                 raise Interrupted(result) from None

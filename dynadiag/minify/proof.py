@@ -47,6 +47,7 @@ _TOTAL_TIMEOUT = 120.0  # for all trials together
 _ENTRY = re.compile(r'(?P<file>File "[^"\n]+", line )(?P<line>\d+)(?P<rest>[^\n]*\n(?P<code>[^\n]*))')
 _NOT_IN_TIME = "the repro is not bisected: it takes too long"
 _NO_CULPRIT = "bisecting the repro finds no culprit below its rung"
+_UNSTEADY = "the repro fails in some runs and passes in others"
 
 
 def _repro_reporter(search: TrialSearch) -> Callable[[int, str, str, float], None]:
@@ -233,8 +234,10 @@ def _how_it_ends(outcome: Outcome) -> str:
 
 def with_culprits(result: MinifyResult, verdict: Verdict | None) -> MinifyResult:
     """The result of a repro with the culprits of its bisection, which its header names too. If there are none, a
-    note says so.
+    note says so, or that it does not fail in each run.
     """
+    if verdict is not None and verdict.verdict == "flaky":
+        return replace(result, notes=(*result.notes, _UNSTEADY), passes_fresh=True)
     if verdict is None or not verdict.culprits:
         return replace(result, notes=(*result.notes, _NOT_IN_TIME if verdict is None else _NO_CULPRIT))
     operators = tuple(f"{culprit.name} " for culprit in verdict.culprits if culprit.group == "operator")

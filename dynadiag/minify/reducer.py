@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import torch
 from torch.fx import GraphModule
 
+from dynadiag.minify.broken_promises import broken_in_program
 from dynadiag.minify.candidate_trials import CandidateTrials, CompileSettings, draws_random
 from dynadiag.minify.captured_call import CapturedCall
 from dynadiag.minify.failure_match import (
@@ -126,6 +127,7 @@ class _Reducer:
             TRIAL.send(ReductionRefused(str(error)))
             return
         TRIAL.send(InputsKept(self._key(self._capture.module, list(self._capture.inputs))))
+        self._trials.broken = broken_in_program(self._capture.module, self._capture.inputs)
         found = self._reduced(list(self._capture.inputs))
         if found is None:
             return

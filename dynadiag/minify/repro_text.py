@@ -101,7 +101,9 @@ def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iter
     elif "share memory" in shown.signature.message:
         yield from _assert_memory(shown, call)
         yield _compare_property(_MEMORY_FUNCTION, "memory", shown, call)
-    elif _differs_in_form(shown):
+    elif form := _form_that_differs(shown):
+        if shown.returns_one and not shown.mutates_inputs:
+            yield _assert_equal(f"$function($arguments).{form}", f"{call}($arguments).{form}")
         yield _compare_property(_FORM_FUNCTION, "form", shown, call)
     elif "gradient" in shown.signature.message:
         yield from _compare_gradients(shown, call, around)
@@ -200,10 +202,11 @@ def _compare_property(helper: str, name: str, shown: ReproSpec, call: str) -> st
         text = text.replace("copy.deepcopy([$arguments])", "[$arguments]")
     if not shown.mutates_inputs and name == "form":
         text = text.replace("    inputs = [$arguments]\n", "").replace("*inputs", "$arguments")
-    return (
-        f"{text}expected, actual = {name}($function), {name}({call})\n"
-        'assert actual == expected, f"{actual} instead of {expected}"'
-    )
+    return text + _assert_equal(f"{name}($function)", f"{name}({call})")
+
+
+def _assert_equal(expected: str, actual: str) -> str:
+    return f'expected, actual = {expected}, {actual}\nassert actual == expected, f"{{actual}} instead of {{expected}}"'
 
 
 def _assert_memory(shown: ReproSpec, call: str) -> Iterator[str]:
@@ -240,10 +243,12 @@ def form(function):
 _FORM_DIFFERS = re.compile(r"output \d+: (strides|requires_grad|dtype|shape) ")
 
 
-def _differs_in_form(shown: ReproSpec) -> bool:
-    """Whether to compare the form of the outputs: values do not show the difference, or are random."""
+def _form_that_differs(shown: ReproSpec) -> str:
+    """What of the form of an output to compare, as an expression: values do not show the difference, or are random."""
     found = _FORM_DIFFERS.search(shown.signature.message)
-    return found is not None and (shown.draws_random or found[1] in ("strides", "requires_grad"))
+    if found is None or not (shown.draws_random or found[1] in ("strides", "requires_grad")):
+        return ""
+    return found[1].replace("strides", "stride()")
 
 
 def _is_inexact(value: Any) -> bool:

@@ -22,6 +22,7 @@ import torch
 
 from dynadiag.torch_private import minify as torch_private
 
+_REGISTERING = frozenset(("register_lowering", "register_decomposition"))  # decorators of torch
 _LITERALS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -112,10 +113,8 @@ class SourceExporter:
             return f"torch.ops.{namespace}.{name}.{value._overloadname}"
         if isinstance(value, torch._ops.OpOverloadPacket):
             return f"torch.ops.{value!s}"
-        name = getattr(value, "__name__", None)
-        if isinstance(value, types.BuiltinFunctionType) and name is not None and getattr(torch, name, None) is value:
-            return f"torch.{name}"
-        return None
+        name = value.__name__ if isinstance(value, types.BuiltinFunctionType) else ""
+        return f"torch.{name}" if name and getattr(torch, name, None) is value else None
 
     def _import(self, value: Any) -> str | None:
         """A module, or an object that a module of torch or of Python has under the object's own name."""
@@ -124,10 +123,9 @@ class SourceExporter:
                 raise CannotExportError(f"the module {value.__name__}")
             self.import_module_of(value.__name__)
             return value.__name__
-        home, name = (
-            getattr(value, "__module__", None),
-            getattr(value, "__qualname__", None) or _module_attribute_name(value),
-        )
+        answers_all = hasattr(type(value), "__getattr__")  # Inductor's `ops` has any attribute, and warns of it
+        home = getattr(value, "__module__", None)
+        name = (None if answers_all else getattr(value, "__qualname__", None)) or _module_attribute_name(value)
         if not isinstance(home, str) or not isinstance(name, str) or not _comes_with_torch(home):
             return None
         if isinstance(value, types.FunctionType) and not _comes_with_torch(value.__globals__.get("__name__", "")):
@@ -143,7 +141,7 @@ class SourceExporter:
 
     def _operator(self, value: Any) -> str | None:
         """An operator that ``torch.library.custom_op`` made."""
-        name = getattr(value, "_qualname", None)
+        name = getattr(value, "_qualname", None) if hasattr(type(value), "_qualname") else None
         if not isinstance(name, str) or torch_private.custom_op_definition(name) is not value:
             return None
         return self.operator(name)
@@ -157,13 +155,34 @@ class SourceExporter:
         if definition is None:
             return self._library_operator(name)
         inner = definition._init_fn
-        if self._defined.get(inner.__name__) is definition:
-            return str(inner.__name__)
-        self._reserve_name(inner.__name__, definition)
-        for function in (inner, *torch_private.registered_functions(definition)):
-            if function is not None:
-                self._write_definition(function)
-        return str(inner.__name__)
+        decorated = _has_decorator(inner, "custom_op")
+        variable = str(inner.__name__) if decorated else name.partition("::")[2]
+        if self._defined.get(variable) is definition:
+            return variable
+        self._reserve_name(variable, definition)
+        if decorated:
+            self._write_definition(inner)
+        else:
+            words = [repr(name), self.function_without_decorators(inner)]
+            words.append(f"mutates_args={torch_private.changed_arguments(definition)!r}")
+            words += [] if inner.__annotations__ else [f"schema={definition._schema!r}"]
+            self.blocks.append(f"{variable} = torch.library.custom_op({', '.join(words)})")
+        fake, backward, setup = torch_private.registered_functions(definition)
+        if fake is not None:
+            self._register(f"{variable}.register_fake", fake)
+        if backward is not None:
+            self._register(f"{variable}.register_autograd", backward, self._setup(setup))
+        return variable
+
+    def _register(self, how: str, function: Any, further: str = "") -> None:
+        """Write what registers a function: its decorator, or a call."""
+        if not further and _has_decorator(function, how.rpartition(".")[2]):
+            self._write_definition(function)
+        else:
+            self.blocks.append(f"{how}({self.function_without_decorators(function)}{further})")
+
+    def _setup(self, setup: Any) -> str:
+        return f", setup_context={self.function_without_decorators(setup)}" if setup is not None else ""
 
     def _library_operator(self, name: str) -> str:
         """Define an operator of ``torch.library.Library``."""
@@ -184,6 +203,12 @@ class SourceExporter:
         lines += [f'{made}.impl("{short}", {text}, "{key}")' for key, text in kernels]
         if fake is not None:
             lines.append(f'torch.library.register_fake("{name}", {self._registered_function(name, fake)})')
+        if defined.gradient is not None:
+            backward, setup = defined.gradient
+            lines.append(
+                f'torch.library.register_autograd("{name}", {self.function_without_decorators(backward)}'
+                f"{self._setup(setup)})"
+            )
         self.blocks.append("\n".join(lines))
         return short
 
@@ -289,9 +314,16 @@ class SourceExporter:
             self._reserve_name(name, value)
             self.imports[f"import {value.__name__} as {name}"] = None
             return
-        text = self.expression(value)
-        if text != name:
-            self._reserve_name(name, value)
+        before = dict(self.imports)
+        own = None if isinstance(value, types.ModuleType) else self._import(value)  # by the module that defines it
+        text = own or self.expression(value)
+        if text == name:
+            return
+        self._reserve_name(name, value)
+        home, _, last = text.rpartition(".")
+        if last == name and getattr(sys.modules.get(home), "__spec__", None) is not None:
+            self.imports = before | {f"from {home} import {name}": None}
+        else:
             self.blocks.append(f"{name} = {text}")
 
 
@@ -369,6 +401,24 @@ def _parse(source: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         raise CannotExportError(f"a function in the middle of a statement ({source.strip()[:60]})") from error
+
+
+def registers_itself(function: Any, operator: str) -> bool:
+    """Whether a decorator of a function registers it for an operator of torch, ``torch.ops.aten.relu.default``."""
+    calls = (each for each in _decorators(function) if isinstance(each, ast.Call) and each.args)
+    named = [ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func).rpartition(".")[2] in _REGISTERING]
+    return any(operator.endswith(f".{name.removeprefix('torch.ops.')}") for name in named)
+
+
+def _has_decorator(function: Any, name: str) -> bool:
+    """Whether the source of a function has a decorator whose last name is this: ``@torch.library.custom_op(...)``."""
+    return any(ast.unparse(each).partition("(")[0].rpartition(".")[2] == name for each in _decorators(function))
+
+
+def _decorators(function: Any) -> list[ast.expr]:
+    if not isinstance(function, types.FunctionType) or _innermost_function(function).__code__.co_name == "<lambda>":
+        return []
+    return getattr(_parse(_source(function)).body[0], "decorator_list", [])
 
 
 def _free_names(source: str) -> list[str]:

@@ -16,6 +16,7 @@ _VALUE = re.compile(r"[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf|True|False|None)(
 _RAISED = re.compile(r"raised exception (\w+)(?:\(([\"'])(.*)\2\))?")
 _EXPLANATION = re.compile(r"^\s*Explanation: (.*)$", re.M)
 _FAKE_CALL = re.compile(r"with fake tensors: (call_\w+ .*?)\(\*.*: got (\w+\(.*)")
+_OPERATOR = re.compile(r"^Error in op: (\S+)$", re.M)  # Inductor's line on the one that broke its promise
 _MAX_SUBJECT = 60  # characters: the rest of a long message advises
 _CHANGING = re.compile(r"\[[^\]]*\]|\b0x\w+|\d+|\\n.*")  # sizes, addresses and numbers, and further lines
 
@@ -57,7 +58,9 @@ def raising_frames(signature: Signature) -> list[str | None]:
 
 
 def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
-    """The message without numbers and without names of the program, and the exception that Dynamo observed."""
+    """The message without numbers and without names of the program, the exception that Dynamo observed, and the custom
+    operator that the message names: one that a smaller program makes to lie is another failure.
+    """
     first = normalise(signature.message.strip().partition("\n")[0])
     without = re.sub(r"\b__main__\.\w+(\.\w+)*", "<name>", first)
     return (
@@ -65,6 +68,7 @@ def _words_of(signature: Signature, bound: frozenset[str]) -> tuple[str, ...]:
         *_observed_exception(signature),
         *_subject_of(signature, bound),
         *_points(signature),
+        *_OPERATOR.findall(signature.message),
     )
 
 

@@ -6,9 +6,10 @@ that makes it, and a way to undo it, so that trials can find out which settings 
 
 from __future__ import annotations
 
+import itertools
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from dynadiag.minify.pattern_export import registered_patterns, registration_source
-from dynadiag.minify.source_export import CannotExportError, SourceExporter
+from dynadiag.minify.source_export import CannotExportError, SourceExporter, registers_itself
 from dynadiag.torch_private import minify as torch_private
 from dynadiag.torch_private import monkeypatches
 
@@ -108,10 +109,20 @@ def settings_source(settings: Sequence[TorchSetting], exporter: SourceExporter, 
     """
     for name in operators:
         exporter.operator(name)
-    lines = [setting.write(exporter) for setting in settings]
+    lines = [line for setting in settings if (line := setting.write(exporter))]  # none where a decorator does it
     blocks = [f"\n\n{b.rstrip()}\n\n" if b.startswith(DEFINITION_STARTS) else b for b in exporter.blocks]
-    text = "\n".join([*sorted(exporter.imports), *blocks, *lines])
+    text = "\n".join([*_merged(sorted(exporter.imports)), *blocks, *lines])
     return re.sub(r"\n{4,}", "\n\n\n", text)
+
+
+def _merged(imports: Sequence[str]) -> Iterator[str]:
+    """The imports, with all names of a module in one line."""
+    for begins, lines in itertools.groupby(imports, lambda line: line.partition(" import ")[0]):
+        first, *more = lines
+        if begins.startswith("from "):
+            yield ", ".join([first, *(line.partition(" import ")[2] for line in more)])
+        else:
+            yield from (first, *more)
 
 
 def _config_settings(before: TorchSnapshot) -> list[TorchSetting]:
@@ -160,8 +171,11 @@ def _table_setting(name: str, table: dict[Any, Any], key: Any, old: Any, new: An
     place = f"{name}[{entry}]"
 
     def write(carrier: SourceExporter) -> str:
+        text = carrier.expression(new) if new is not None else ""
+        if new is not None and carrier.defines(new) and registers_itself(new, entry):
+            return ""
         carrier.import_module(name.partition("[")[0].rpartition(".")[0])
-        return f"{place} = {carrier.expression(new)}" if new is not None else f"{name}.pop({entry})"
+        return f"{place} = {text}" if new is not None else f"{name}.pop({entry})"
 
     def undo() -> None:
         if old is None:

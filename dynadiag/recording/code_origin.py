@@ -24,7 +24,8 @@ _STDLIB = re.compile(r"[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](?!(?:site|dist)-p
 # The folders of installed packages: of an environment, of Debian, of conda.
 _PACKAGES = re.compile(r"[/\\](?:site|dist)-packages(?=[/\\])")
 # Modules that Inductor wrote, and torch's own names of functions without a file.
-_GENERATED = re.compile(r"(?<!\.py)(?<!\]>)$|/c[a-z2-7]{40,}\.py$|/torchinductor_")
+_OF_INDUCTOR = re.compile(r"/c[a-z2-7]{40,}\.py$|/torchinductor_")
+_GENERATED = re.compile(rf"(?<!\.py)(?<!\]>)$|{_OF_INDUCTOR.pattern}")
 # The recorder's name of a notebook's cell (`capture.cells`).
 _CELL = re.compile(r"<(In\[\d+\])>")
 # pytest and what runs it, which call a test.
@@ -88,6 +89,11 @@ def is_stdlib_file(file: str | None) -> bool:
 def is_generated_file(file: str) -> bool:
     """Whether a file is generated code, or no file at all (``<string>``)."""
     return _GENERATED.search(file) is not None
+
+
+def is_inductor_module(file: str) -> bool:
+    """Whether a file is a module that Inductor generated."""
+    return _OF_INDUCTOR.search(file) is not None
 
 
 def path_in_packages(file: str) -> str | None:

@@ -114,10 +114,13 @@ def custom_op_definition(name: str) -> Any:
 
 @dataclass(slots=True)
 class LibraryOperator:
-    """An operator of a `torch.library.Library`: its schema, and its registered functions by dispatch key."""
+    """An operator of a `torch.library.Library`: its schema, its registered functions by dispatch key, and what was
+    registered for its gradient (the functions for the backward and the setup of its context).
+    """
 
     schema: str
     kernels: list[tuple[str, Any]] = field(default_factory=list)
+    gradient: tuple[Any, Any] | None = None
 
 
 _LIBRARY_OPERATORS: dict[str, LibraryOperator] = {}
@@ -125,7 +128,16 @@ _LIBRARY_OPERATORS: dict[str, LibraryOperator] = {}
 
 def track_libraries() -> None:
     """Remember what `torch.library.Library` defines from now on. torch keeps nothing that can be queried."""
-    define, impl = torch.library.Library.define, torch.library.Library.impl
+    from torch._library import autograd
+
+    define, impl, make_autograd = torch.library.Library.define, torch.library.Library.impl, autograd.make_autograd_impl
+    gradients: dict[Any, tuple[Any, Any]] = {}  # the kernel that torch makes of the registered functions -> these
+
+    @functools.wraps(make_autograd)
+    def noted_autograd(op: Any, info: Any) -> Any:
+        kernel = make_autograd(op, info)
+        gradients[kernel] = info._backward_fn, info._setup_context_fn
+        return kernel
 
     @functools.wraps(define)
     def noted_define(self: Any, schema: str, *args: Any, **kwargs: Any) -> Any:
@@ -138,11 +150,14 @@ def track_libraries() -> None:
         result = impl(self, op_name, fn, dispatch_key, *args, **kwargs)
         name = op_name if isinstance(op_name, str) else op_name._schema.name
         known = _LIBRARY_OPERATORS.get(f"{self.ns}::{name.split('::')[-1].split('.')[0]}")
-        if known is not None:
+        if known is not None and fn in gradients:
+            known.gradient = gradients[fn]
+        elif known is not None:
             known.kernels.append((dispatch_key or self.dispatch_key, fn))
         return result
 
     torch.library.Library.define, torch.library.Library.impl = noted_define, noted_impl
+    autograd.make_autograd_impl = noted_autograd
 
 
 def find_library_operator(name: str) -> LibraryOperator | None:
@@ -177,10 +192,15 @@ def copy_graph_module(module: GraphModule) -> GraphModule:
     return copied
 
 
-def registered_functions(definition: Any) -> list[Any]:
-    """Return the functions that the user registered for an operator: fake kernel, backward, setup of its context."""
-    functions = [definition._abstract_fn, definition._setup_context_fn, definition._backward_fn]
-    return [f for f in functions if f is not None]
+def registered_functions(definition: Any) -> tuple[Any, Any, Any]:
+    """The functions that the user registered for an operator: fake kernel, backward, setup of its context; or None."""
+    return definition._abstract_fn, definition._backward_fn, definition._setup_context_fn
+
+
+def changed_arguments(definition: Any) -> tuple[str, ...]:
+    """The names of the arguments that an operator says it changes."""
+    arguments = definition._opoverload._schema.arguments
+    return tuple(each.name for each in arguments if each.alias_info is not None and each.alias_info.is_write)
 
 
 def trace_aten_graph(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:

@@ -5,6 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+# Functions of torch that put what they decorate into a table of torch's.
+_TABLES = {
+    "torch._inductor.lowering.register_lowering": "torch._inductor.lowering.lowerings",
+    "torch._inductor.decomposition.register_decomposition": "torch._inductor.decomposition.decompositions",
+    "torch._decomp.register_decomposition": "torch._decomp.decomposition_table",
+}
 _FOR_TESTS = "_TESTING_ONLY"  # the end of torch's settings with which Inductor makes a fault
 
 
@@ -12,7 +18,7 @@ def changes_of_torch(text: str) -> tuple[str, ...]:
     """The names in torch that a program binds anew (``torch._inductor.lowering.relu``), in order, each once.
 
     A setting (an attribute of a module ``config``, a number, a text) is no part of torch. Nothing is run: what is bound
-    by another way than an assignment, ``setattr`` or ``patch.object`` is not seen.
+    by another way than an assignment, ``setattr``, ``patch.object`` or a decorator that registers is not seen.
     """
     try:
         tree = ast.parse(text)
@@ -22,7 +28,18 @@ def changes_of_torch(text: str) -> tuple[str, ...]:
     own |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     modules = {local: full for local, full in _modules(tree) if local not in own}
     found = (_full_name(target, modules) for target in _bound(tree))
-    return tuple(dict.fromkeys(name for name in found if name is not None and _is_part(name)))
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    registered = (_TABLES.get(_full_name(called, modules) or "") for called in calls)
+    return tuple(dict.fromkeys(name for name in (*found, *registered) if name is not None and _is_part(name)))
+
+
+def own_functions(text: str) -> frozenset[str]:
+    """The names of the functions and classes that a program defines, wherever it does."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef))
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -20,6 +20,7 @@ from dynadiag.triage.case import (
     rung_of,
     without_comments,
 )
+from dynadiag.triage.title import operations_of
 from dynadiag.trial.outcome import NOT_RAISED
 
 _TARGET = "target: "  # Inductor's line on the operator that it lowers
@@ -31,24 +32,10 @@ _MESSAGE_WORDS = re.compile(
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
-_SAYS_LITTLE = frozenset(
-    (
-        "__init__",
-        "__call__",
-        "compile",
-        "tolist",
-        "item",
-        "ones",
-        "zeros",
-        "full",
-        "tensor",
-        "arange",
-        "randn",
-        "assert_close",
-        "equal",
-    )
-)
+_SAYS_NOTHING = frozenset(("__init__", "__call__", "compile", "tolist", "item", "assert_close", "equal"))
+_SAYS_LITTLE = frozenset(("ones", "zeros", "full", "tensor", "arange", "randn"))  # inputs are made so
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+_REPORTED_AS = {"SIGSEGV": "segfault"}  # a word of five of eight titles of such issues
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 # Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
 _LABELS = 'label:"oncall: pt2","module: {}"'
@@ -86,7 +73,7 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
     names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2].replace("__init__.py", "")
-    kind = "wrong result" if own or failure.kind == "nan" else type_
+    kind = "wrong result" if own or failure.kind == "nan" else _REPORTED_AS.get(type_, type_)
     first = ["is:issue"]
     if kind == "wrong result" and names and not said:
         words = names[:1]
@@ -115,9 +102,11 @@ def _names_at_fault(case: TriagedCase) -> list[str]:
 
 def _called_methods(case: TriagedCase) -> list[str]:
     """Special methods of a proved repro's classes and what of torch decorates its functions, then the functions and
-    methods that it calls or compiles: those in its functions first, and of these torch's.
+    methods that it calls or compiles: those in its functions first, and of these torch's. Operators of Python (`+`) and
+    what makes inputs count in its functions alone, where there is nothing else.
     """
-    tree = ast.parse(case.repro if has_proved_repro(case) else "")
+    repro = case.repro if has_proved_repro(case) else ""
+    tree = ast.parse(repro)
     inside = {
         id(node) for function in ast.walk(tree) if isinstance(function, _FUNCTIONS) for node in ast.walk(function)
     }
@@ -133,4 +122,7 @@ def _called_methods(case: TriagedCase) -> list[str]:
     methods = [node.name for node in functions if "__" in node.name]
     decorators = [ast.unparse(each).partition("(")[0] for node in functions for each in node.decorator_list]
     methods += [name.rpartition(".")[2] for name in decorators if name.startswith("torch.")]
-    return [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_LITTLE]
+    names = [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_NOTHING]
+    made = [f.attr for f in called if f.attr in _SAYS_LITTLE and id(f) in inside]
+    operators = [name for name in operations_of(repro) if "." not in name]
+    return [name for name in names if name not in _SAYS_LITTLE] or made or operators

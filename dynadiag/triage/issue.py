@@ -43,7 +43,7 @@ from dynadiag.triage.case import (
 )
 from dynadiag.triage.changes_of_torch import changes_of_torch
 from dynadiag.triage.duplicates import search_link
-from dynadiag.triage.title import title
+from dynadiag.triage.title import own_passes, title
 from dynadiag.trial.compiler_log import without_warnings
 from dynadiag.trial.outcome import ROUNDING
 
@@ -144,8 +144,8 @@ def _description(case: TriagedCase) -> Iterator[str]:
 
 
 def _not_torchs(case: TriagedCase) -> Iterator[str]:
-    """What a maintainer must know first: that the program itself changes torch, or that an operator of its own is at
-    fault.
+    """What a maintainer must know first: that the program itself changes torch, or that an operator or a pass of its
+    own is at fault, or its own backend.
     """
     changed = changes_of_torch(case.repro if has_proved_repro(case) else case.program)
     if changed and not case.redacted:
@@ -155,6 +155,11 @@ def _not_torchs(case: TriagedCase) -> Iterator[str]:
     if operators and not case.redacted:
         named = ", ".join(map(inline_code, operators))
         yield f"At fault is an operator that the program or a library registers, and not torch: {named}."
+    passes = own_passes(case)
+    if passes and not case.redacted:
+        yield f"At fault is a pass of the program's own, and not torch: {', '.join(map(inline_code, passes))}."
+    elif rung_of(case) == "custom":
+        yield "It fails with the program's own backend, and passes with those of torch."
 
 
 def _without_changes(case: TriagedCase, changed: Sequence[str]) -> str:

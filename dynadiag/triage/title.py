@@ -30,7 +30,7 @@ from dynadiag.triage.case import (
     whole_words,
     without_comments,
 )
-from dynadiag.triage.changes_of_torch import changes_of_torch
+from dynadiag.triage.changes_of_torch import changes_of_torch, own_functions
 from dynadiag.trial.outcome import NOT_RAISED
 
 _MAX_MESSAGE = 120  # characters
@@ -64,7 +64,7 @@ def title(case: TriagedCase) -> str:
     if made is not None and failure is failure_of_call(case) and (operations := _operations_at_fault(case, made)):
         device = "CUDA" if "cuda" in without_comments(case.repro) else "CPU"
         does = _does(case, made, failure)
-        if operations[-1] != _operations_of(case.repro)[-1]:  # the result is that of another one
+        if operations[-1] != operations_of(case.repro)[-1]:  # the result is that of another one
             does = _LEADS_TO + does.removeprefix(_GIVES) if does.startswith(_GIVES) else does
         functions = " after ".join(inline_code(name) if "." in name else name for name in reversed(operations))
         return f"# {functions}{_conditions(made)} {does} under torch.compile ({rung}, {device})"
@@ -93,12 +93,13 @@ def _in_short(message: str) -> str:
 
 def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     """The operations of the failing graph, by their functions of torch; empty where another one may be at fault, or
-    what the program registers or replaces in torch.
+    what the program registers or replaces in torch, or a pass or a backend of its own.
     """
-    own = any(part.kind == "operator" for part in parts_of_torch(case)) or changes_of_torch(case.repro)
+    operators = any(part.kind == "operator" for part in parts_of_torch(case))
+    own = operators or changes_of_torch(case.repro) or own_passes(case) or rung_of(case) == "custom"
     if not has_proved_repro(case) or made.level != "graph" or own:
         return []
-    operations = _operations_of(case.repro)
+    operations = operations_of(case.repro)
     if len(operations) <= _MAX_OPERATIONS:
         return operations
     at_fault = {operator_name(part.name) for part in parts_of_torch(case) if part.kind in _OF_ONE_OPERATOR}
@@ -106,7 +107,14 @@ def _operations_at_fault(case: TriagedCase, made: MinifyDocument) -> list[str]:
     return named if len(named) == len(at_fault) == 1 else []
 
 
-def _operations_of(repro: str) -> list[str]:
+def own_passes(case: TriagedCase) -> list[str]:
+    """The passes at fault that the program defines."""
+    own = own_functions(case.repro if has_proved_repro(case) else case.program)
+    named = (part.name for part in parts_of_torch(case) if part.kind == "pass")
+    return list(dict.fromkeys(name for name in named if name.rpartition(".")[2] in own))
+
+
+def operations_of(repro: str) -> list[str]:
     """The operations of the graph in a repro, in the order in which they run."""
     functions = (node for node in ast.walk(ast.parse(repro)) if isinstance(node, ast.FunctionDef))
     return [name for node in functions if node.name == _FUNCTION for name in _operations(node)]

@@ -206,10 +206,11 @@ def _decisions(result: ProcessResult, rank: int | None) -> tuple[Decision, ...]:
 
 
 def _with_changes(decision: Decision, applied: PassApplied | None) -> Decision:
-    """A decision on a pass with what the pass changed. A pass of the user's keeps the line where it is defined."""
+    """A decision on a pass with what the pass changed. Of a pass of the user's the line where it is defined is last."""
     if applied is None:
         return decision
-    return replace(decision, nodes=applied.nodes, added=applied.added, lines=decision.lines or applied.lines)
+    lines = tuple(dict.fromkeys((*applied.lines, *decision.lines)))
+    return replace(decision, nodes=applied.nodes, added=applied.added, lines=lines)
 
 
 def _witness(result: ProcessResult, decisions: Sequence[Decision], code: int) -> tuple[str, ...]:

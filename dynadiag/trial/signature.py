@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dynadiag.capture.run_metadata import text_of
-from dynadiag.recording.code_origin import is_torch_file
+from dynadiag.recording.code_origin import is_inductor_module, is_torch_file
 from dynadiag.recording.package_files import installed_path
 from dynadiag.recording.torch_text.reasons import without_address
 from dynadiag.torch_private.exports import called_api
@@ -163,6 +163,8 @@ _RAISES_AGAIN = " in compile_wrapper"  # torch/_dynamo/eval_frame.py
 _CHECKS = re.compile(r"torch/__init__\.py:\d+ in _check")  # functions that raise what their caller found
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _MAX_MESSAGE = 20_000  # characters
+_COMPILER_ERROR = re.compile(r"^.{,1000}\berror: .{,1000}\n(?:\s*\d+ \|.{,1000}\n)?", re.M)  # with the line of code
+_MAX_ERRORS = 8
 
 
 def signature_of(error: BaseException, rung: str | None) -> Signature:
@@ -172,7 +174,7 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
     return Signature(
         kind="exception",
         type=_type_name(error),
-        message=without_address(text_of(error)[:_MAX_MESSAGE]),
+        message=without_address(_kept(text_of(error))),
         where=_deepest_torch_frame(inner) or _deepest_torch_frame(error),
         user=_program_line(error.__traceback__),
         cause=_type_name(inner),
@@ -181,6 +183,14 @@ def signature_of(error: BaseException, rung: str | None) -> Signature:
         export=called and called[1],
         asserted=_asserted(error),
     )
+
+
+def _kept(message: str) -> str:
+    """The beginning of a long message, and the errors that a compiler lists after it: warnings may come before."""
+    if len(message) <= _MAX_MESSAGE:
+        return message
+    end = message.rfind("\n", 0, _MAX_MESSAGE) + 1 or _MAX_MESSAGE
+    return f"{message[:end]}...\n{''.join(_COMPILER_ERROR.findall(message, end)[:_MAX_ERRORS])}"
 
 
 def _asserted(error: BaseException) -> str | None:
@@ -280,9 +290,10 @@ def _deepest_torch_frame(error: BaseException) -> str | None:
 
 def _innermost_entries(error: BaseException) -> list[traceback.FrameSummary]:
     """The frames of an exception, the innermost first. Of a recursion without end only those that are called again and
-    again, in an order of their own: the innermost is wherever the stack was full.
+    again, in an order of their own: the innermost is wherever the stack was full. What Inductor generated is neither
+    torch nor the program: who calls it raises.
     """
-    entries = traceback.extract_tb(error.__traceback__)
+    entries = [entry for entry in traceback.extract_tb(error.__traceback__) if not is_inductor_module(entry.filename)]
     if _RECURSION not in text_of(error):
         return entries[::-1]
     places = Counter((entry.filename, entry.lineno or 0) for entry in entries)

@@ -27,8 +27,11 @@ def enlarged(text: str) -> Iterator[str]:
 
 
 def with_backend(text: str, backend: str) -> str:
-    """The program in which each ``torch.compile`` names this backend, where it names neither a backend nor a mode."""
-    return render(_NameBackend(backend).visit(ast.parse(text)))
+    """The program in which each ``torch.compile`` names this backend, where it names neither a backend nor a mode.
+
+    Inductor is what it takes by itself, and is not named.
+    """
+    return text if backend == "inductor" else render(_NameBackend(backend).visit(ast.parse(text)))
 
 
 def names_backend(text: str, backend: str) -> bool:

@@ -102,11 +102,17 @@ def printing_assertions(tree: ast.Module) -> Iterator[str]:
 
 
 def _asserted_values(node: ast.AST) -> list[ast.expr]:
-    """What an assertion compares, without the right value if that is written there; empty for other nodes."""
+    """What an assertion compares, or what a branch that only raises asks, without the right value if that is written
+    there; empty for other nodes.
+    """
     match node:
         case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
             return [left, right] if names_read(right) else [left]
         case ast.Assert(test=test):
+            return [test]
+        case ast.If(test=ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]), body=[ast.Raise()], orelse=[]):
+            return [left, right] if names_read(right) else [left]
+        case ast.If(test=ast.UnaryOp(op=ast.Not(), operand=test) | test, body=[ast.Raise()], orelse=[]):
             return [test]
         case ast.Expr(value=ast.Call(func=function, args=[_, _, *_] as args)) if ".assert" in ast.unparse(function):
             return args[:2]

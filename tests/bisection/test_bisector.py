@@ -246,6 +246,20 @@ def test_a_program_that_ends_before_a_compile_is_told_as_that(
     assert '"accuracy"' not in str(verdict)
 
 
+def test_what_ends_a_thread_alone_is_told(bisected: Bisected) -> None:
+    verdict = bisected(
+        "import threading\nthread = threading.Thread(target=lambda: 1 / 0)\nthread.start()\nthread.join()\n"
+    )
+    assert verdict.verdict == "passes"
+    assert any("an exception ended a thread, and not the program" in note for note in verdict.notes)
+
+
+def test_that_trials_have_no_input_is_told_where_one_is_read(bisected: Bisected) -> None:
+    verdict = bisected("input()\n")
+    assert verdict.verdict == "fails_uncompiled"
+    assert any("what the program reads from stdin is empty" in note for note in verdict.notes)
+
+
 def test_a_program_that_disables_the_compiler_gets_a_note(bisected: Bisected) -> None:
     off = "import os\nos.environ['TORCHDYNAMO_DISABLE'] = '1'\n"
     verdict = bisected(off + "import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")

@@ -275,8 +275,9 @@ def test_an_issue_that_cannot_be_read_or_has_no_sandbox_is_an_error(
     assert f"cannot read {issue}" in capsys.readouterr().err
     issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
     monkeypatch.setattr(triage, "why_not_isolated", lambda: "bubblewrap is not installed")
-    assert main(["triage", "-o", "out", str(issue)]) == 2
-    refused = capsys.readouterr().err
-    assert "bubblewrap is not installed" in refused
-    assert "--no-sandbox" in refused
+    for arguments in (["-o", "out", str(issue)], [str(issue), "-o", "out"]):  # its program has no arguments
+        assert main(["triage", *arguments]) == 2
+        refused = capsys.readouterr().err
+        assert "bubblewrap is not installed" in refused
+        assert "--no-sandbox" in refused
     assert not (tmp_path / "out").exists()

@@ -100,16 +100,18 @@ def test_whether_a_backward_fails_uncompiled_too_is_in_the_header_and_the_notes(
     assert result.notes == (note,)
 
 
-@pytest.mark.parametrize("why", ["below its rung", "no forks", "too long"])
+@pytest.mark.parametrize("why", ["below its rung", "some runs", "no forks", "too long"])
 def test_where_nothing_is_found_the_text_is_as_it_was_proved(
     rows: TrialLog, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    verdict = {"below its rung": Verdict("flaky", {}), "too long": Verdict("stopped", {})}.get(why, FOUND)
+    verdicts = {"below its rung": "found", "some runs": "flaky", "too long": "stopped"}
+    verdict = Verdict(verdicts[why], {}) if why in verdicts else FOUND
     result, told = after(rows, Runner(has_forks=why != "no forks"), monkeypatch, verdict)
     assert (result.text, result.bisect_verdict, result.proved) == (RESULT.text, None, True)
     (note,) = result.notes
     assert ("too long" if why == "no forks" else why) in note
     assert bool(told) == (why != "no forks")
+    assert result.passes_fresh == (why == "some runs")  # then the graph is reduced again
 
 
 PASSED, SLOW = Outcome(None, 1.0), Outcome(None, 9.0)

@@ -127,6 +127,13 @@ def test_another_raising_place_is_another_failure() -> None:
     assert not same_failure_of_source(there, here, "", "")
 
 
+def test_another_operator_that_breaks_its_promise_is_another_failure() -> None:
+    said = "expected size 2==2, stride 1==2 at dim=0\nError in op: torch.ops.moe.{}.default\nThis error"
+    one, other = (_failure(said.format(name)) for name in ("gate_backward", "gate"))
+    assert same_failure_of_source(one, one, "def gate(): pass", "def gate_backward(): pass")
+    assert not same_failure_of_source(other, one, "def gate(): pass", "def gate_backward(): pass")
+
+
 def test_a_recursion_without_end_through_other_frames_is_another_failure() -> None:
     message = "RecursionError: maximum recursion depth exceeded in comparison"
     asked, other = (

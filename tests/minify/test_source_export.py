@@ -13,6 +13,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from torch._inductor.lowering import make_pointwise
+from torch._inductor.virtualized import ops
 
 from dynadiag.minify.source_export import CannotExportError, SourceExporter
 from dynadiag.torch_private import minify as torch_private
@@ -51,6 +53,27 @@ def _(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x)
 
 
+def _tripled(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def _like(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(output)
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    return grad * 2 + ctx.saved_tensors[0]
+
+
+triple = torch.library.custom_op("dynadiag_tests::triple", _tripled, mutates_args=())
+triple.register_fake(_like)
+triple.register_autograd(_backward, setup_context=_keep)
+
+
 def carried(value: Any) -> tuple[str, dict[str, Any]]:
     """The whole text for a value, and what running it in an empty module gives."""
     carrier = SourceExporter()
@@ -85,6 +108,18 @@ def test_what_a_function_closes_over_comes_along() -> None:
     assert carried(make(5))[1]["result"](1) == 6
 
 
+def _halved_by_inductor(x: Any) -> Any:
+    return make_pointwise(lambda v: ops.mul(v, ops.constant(0.5, x.get_dtype())))(x)
+
+
+def test_what_a_function_has_from_torch_is_imported_by_its_name() -> None:
+    text, space = carried(_halved_by_inductor)
+    assert "from torch._inductor.lowering import make_pointwise\n" in text
+    assert "from torch._inductor.virtualized import ops\n" in text  # an object that answers to any name
+    assert "\nimport torch._inductor" not in text
+    assert space["ops"] is ops
+
+
 def test_an_object_comes_with_its_class_and_its_state() -> None:
     assert carried(Pass())[1]["result"]([1]) == 4
     assert carried(Counting(7))[1]["result"]([1]) == 11
@@ -99,6 +134,19 @@ def test_an_operator_brings_its_fake_kernel() -> None:
     assert 'custom_op("dynadiag_tests::double"' in text
     assert "@double.register_fake" in text
     assert torch.equal(space["result"](torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_an_operator_that_calls_register_is_registered_by_calls() -> None:
+    carrier = SourceExporter()
+    assert carrier.expression(triple) == "triple"
+    text = "\n".join(["import torch", *carrier.imports, *carrier.blocks]).replace("dynadiag_tests", "dynadiag_carried")
+    assert "triple = torch.library.custom_op('dynadiag_carried::triple', _tripled, mutates_args=())" in text
+    space: dict[str, Any] = {"__name__": "carried"}
+    exec(compile(text, "carried.py", "exec"), space)
+    x = torch.ones(2, requires_grad=True)
+    torch.compile(space["triple"], backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [5.0, 5.0]  # its fake kernel and its backward were there
 
 
 def test_operators_are_named_as_a_program_names_them() -> None:
@@ -163,9 +211,10 @@ def test_two_things_of_one_name_are_refused() -> None:
         carrier.expression(make(2))
 
 
-def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_of_a_library_comes_with_all_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.library.Library, "define", torch.library.Library.define)
     monkeypatch.setattr(torch.library.Library, "impl", torch.library.Library.impl)
+    monkeypatch.setattr(torch._library.autograd, "make_autograd_impl", torch._library.autograd.make_autograd_impl)
     torch_private.track_libraries()
     library = torch.library.Library("dynadiag_library", "DEF")
     library.define("half(Tensor x) -> Tensor")
@@ -178,6 +227,7 @@ def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeyp
     def half_fake(x: torch.Tensor) -> torch.Tensor:
         return torch.empty_like(x)
 
+    torch.library.register_autograd("dynadiag_library::half", lambda _, grad: grad / 2, lib=library)
     carrier = SourceExporter()
     carrier.operator("dynadiag_library::half")
     text = "\n".join(["import torch", *carrier.imports, *carrier.blocks])
@@ -186,5 +236,8 @@ def test_an_operator_of_a_library_comes_with_its_schema_kernels_and_fake(monkeyp
 assert torch.ops.dynadiag_library.half(torch.ones(2)).tolist() == [0.5, 0.5]
 with torch._subclasses.FakeTensorMode():
     assert torch.ops.dynadiag_library.half(torch.ones(3)).shape == (3,)
+x = torch.ones(2, requires_grad=True)
+torch.ops.dynadiag_library.half(x).sum().backward()
+assert x.grad.tolist() == [0.5, 0.5]
 """
     subprocess.run([sys.executable, "-c", text + used], check=True)  # torch 2.11 does not forget a fake implementation

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch._inductor.config as inductor_config
 import torch._inductor.lowering as lowering
+from torch._inductor.lowering import mul, register_lowering
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from dynadiag.minify.source_export import SourceExporter
@@ -72,6 +73,18 @@ def test_a_replaced_lowering_comes_with_the_one_that_it_calls(before: TorchSnaps
     assert lines[-1] == f"{place} = replaced"
     setting.undo()
     assert lowering.lowerings[operator] is original
+
+
+def test_a_lowering_whose_decorator_registers_it_is_not_registered_twice(before: TorchSnapshot) -> None:
+    @register_lowering(torch.ops.aten.relu.default)
+    def halved_relu(x):  # type: ignore[no-untyped-def]  # as Inductor's lowerings are written
+        return mul(x, 0.5)
+
+    setting = _named(before)["torch._inductor.lowering.lowerings[torch.ops.aten.relu.default]"]
+    text = settings_source([setting], SourceExporter(before.expression_of))
+    assert "from torch._inductor.lowering import mul, register_lowering\n" in text
+    assert "\n@register_lowering(torch.ops.aten.relu.default)\n" in text
+    assert "lowerings[" not in text
 
 
 def test_the_number_of_threads_belongs_to_a_crash() -> None:

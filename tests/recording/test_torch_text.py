@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._utils import ExceptionWrapper
 
 import dynadiag
 from dynadiag.recording.torch_text.break_types import join_fragments
 from dynadiag.recording.torch_text.failures import read_failure as read_failed_compile
+from dynadiag.recording.torch_text.failures import unwrapped_error
 from dynadiag.recording.torch_text.guards import completed, read_condition, read_failure
 from tests.explanation.build import a_failure
 
@@ -330,6 +332,16 @@ def test_what_a_compiler_or_linker_does_not_find_is_read(said: str, lacks: str |
     assert found.compiler_error is not None
     assert "ld returned" not in found.compiler_error
     assert "command failed" not in found.compiler_error
+
+
+def test_what_a_worker_raised_is_the_error_itself() -> None:
+    try:
+        raise ValueError("no such row\nmore")
+    except ValueError:
+        wrapped = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(ValueError, match="Caught ValueError in DataLoader") as raised:
+        wrapped.reraise()
+    assert unwrapped_error("ValueError", str(raised.value)) == ("ValueError", "no such row\nmore\n")
 
 
 def test_what_happened_is_told_before_what_torch_considers() -> None:

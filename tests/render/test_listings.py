@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynadiag.commands.explain import _OPTIONS_WITH_VALUE, prepare_parser, separate_optional_value
+from dynadiag.commands.explain import _OPTIONS_WITH_VALUE, arrange_arguments, prepare_parser
 from dynadiag.explanation.explanation import Explanation, explain
 from dynadiag.recording.records import Frame, Guard, Node, Span
 from dynadiag.render.listings import ListingPrinter
@@ -107,4 +107,4 @@ def test_a_graph_that_dynamo_did_not_finish_is_told_as_that() -> None:
     ],
 )
 def test_a_target_is_no_compile(given: list[str], found: list[str]) -> None:
-    assert separate_optional_value(given) == found
+    assert arrange_arguments(given) == found

@@ -18,6 +18,10 @@ from dynadiag.triage.changes_of_torch import changes_of_torch
         ),
         ("import torch._inductor.lowering as low\nlow.relu = mine", "torch._inductor.lowering.relu"),
         ("setattr(torch.Tensor, 'sum', mine)", "torch.Tensor.sum"),
+        (
+            "from torch._inductor.lowering import register_lowering\n@register_lowering(aten.relu)\ndef f(): ...",
+            "torch._inductor.lowering.lowerings",
+        ),
         ("from unittest.mock import patch\nwith patch.object(torch, 'relu', mine): ...", "torch.relu"),
         (
             "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = 'accuracy'",

@@ -413,6 +413,20 @@ def test_words_with_which_a_program_exits_are_searched_for_only_if_they_name_an_
     assert f"?q=is%3Aissue+{words}>" in text
 
 
+def test_what_makes_a_tensor_in_the_graph_is_searched_for_where_nothing_else_is_called() -> None:
+    ranged = "import torch\ndef f(x):\n    return torch.arange(4) * x\ntorch.compile(f)(torch.ones(1))\n"
+    case = a_case(bisect=None, repro=ranged)
+    assert case.minify is not None
+    kernel = (ReproCulpritDocument("kernel", "iota+mul", None),)
+    failure = FailureDocument("wrong_result", "wrong_result", "output 0 differs in 1 of 4 elements", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, bisected=kernel, failure=failure)))
+    assert "+in%3Atitle+arange>" in text
+    crash = replace(failure, kind="signal", type="SIGSEGV", message="killed by SIGSEGV")
+    plus = "import torch\ndef f(x):\n    return x + 10\ntorch.compile(f)(torch.ones(1))\n"
+    minify = replace(case.minify, bisected=(ReproCulpritDocument("graph", "0/0", None),), failure=crash)
+    assert "?q=is%3Aissue+segfault+add+torch.compile>" in issue_text(replace(case, minify=minify, repro=plus))
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
@@ -794,6 +808,18 @@ def test_a_title_names_no_function_that_may_not_be_at_fault(repro: str, values: 
     first = issue_text(replace(case, bisect=None) if "bisected" in values else case).splitlines()[0]
     assert "`torch.nanmean`" not in first
     assert ("with `keepdim=True`" in first) is ("proved" not in values)
+
+
+def test_a_pass_or_a_backend_of_the_program_is_told_as_its_own() -> None:
+    repro = f"def fold(graph): ...\n{GRAPH_OF_ONE}"
+    for name, own in (("fold", True), ("remove_noop_ops", False)):
+        case = a_wrong_graph(repro, bisected=(ReproCulpritDocument("pass", name, None),))
+        text = issue_text(replace(case, bisect=None))
+        assert ("At fault is a pass of the program's own, and not torch: `fold`." in text) is own
+        assert ("`torch.nanmean`" in text.splitlines()[0]) is not own
+    text = issue_text(a_wrong_graph(GRAPH_OF_ONE, rung="custom"))
+    assert "It fails with the program's own backend, and passes with those of torch." in text
+    assert "`torch.nanmean`" not in text.splitlines()[0]
 
 
 def test_a_title_of_reduced_source_has_what_is_compared_and_both_values() -> None:

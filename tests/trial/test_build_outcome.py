@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
-from dynadiag.trial.events import KernelRunning, Note, RunFacts, TrialEnded, TrialEvent, ValuesDiverged, parse_events
+from dynadiag.trial.events import (
+    KernelRunning,
+    Note,
+    PassApplied,
+    RunFacts,
+    TrialEnded,
+    TrialEvent,
+    ValuesDiverged,
+    parse_events,
+)
 from dynadiag.trial.outcome import Decision, Outcome, build_outcome
 from dynadiag.trial.plan import Plan
 from dynadiag.trial.signature import Signature
@@ -55,6 +65,16 @@ def test_the_kernel_that_was_running_at_the_end_is_the_diverged_one() -> None:
     begun, ended = KernelRunning(("late",)), KernelRunning(())
     assert _ended(apart, begun, code=-signal.SIGSEGV).diverged == ("late",)
     assert _ended(apart, begun, ended, code=1).diverged == ("far",)
+
+
+def test_a_pass_of_the_programs_has_the_lines_of_what_it_changed_and_last_its_own() -> None:
+    own = Decision("pass", "0/0/fold/1", "fold", lines=(("train.py", 9),))
+    applied = PassApplied(own.key, ("relu",), (("train.py", 29), ("train.py", 9)))
+    (found,) = _ended(own, applied, TrialEnded(None, RunFacts()), code=0).points
+    assert (found.nodes, found.lines) == (("relu",), (("train.py", 29), ("train.py", 9)))
+    other = replace(applied, lines=(("train.py", 29),))
+    (found,) = _ended(own, other, TrialEnded(None, RunFacts()), code=0).points
+    assert found.lines == (("train.py", 29), ("train.py", 9))
 
 
 def test_lines_that_are_no_events_are_left_out() -> None:

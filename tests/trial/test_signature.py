@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -147,12 +148,34 @@ def test_a_recursion_without_end_is_the_same_failure_wherever_the_stack_is_full(
     assert "_pytree" in found[0].where
 
 
+def test_the_errors_of_a_compiler_are_kept_behind_any_number_of_warnings() -> None:
+    warnings = "a.cpp:1:2: warning: unused\n" * 1000
+    long = f"C++ compile error\n\nOutput:\n{warnings}a.cpp:7:3: error: no 'x'\n    7 | code\n      | ^\n{warnings}"
+    kept = signature_of(RuntimeError(long), None)
+    assert len(kept.message) < len(warnings)
+    assert kept.message.endswith("a.cpp:7:3: error: no 'x'\n    7 | code\n")
+    assert not kept.same_as(signature_of(RuntimeError(long.replace("'x'", "'y'")), None))
+    assert signature_of(RuntimeError("x" * 50_000), None).message.startswith("xxx")
+
+
 def test_a_comparison_of_torch_testing_fails_in_the_program() -> None:
     with pytest.raises(AssertionError) as raised:
         torch.testing.assert_close(torch.ones(2), torch.zeros(2))
     found = signature_of(raised.value, None)
     assert found.where is None
     assert set(found.frames) == {"program"}
+
+
+def test_what_generated_code_checks_is_raised_by_torch(tmp_path: Path) -> None:
+    file = tmp_path / f"c{'a' * 51}.py"
+    space: dict[str, Any] = {}
+    exec(compile("def call():\n    assert False, 'expected size 2==3'\n", str(file), "exec"), space)
+    file.write_text("def call():\n    assert False, 'expected size 2==3'\n")
+    with pytest.raises(AssertionError) as raised:
+        torch.utils._pytree.tree_map(lambda _: space["call"](), [1])
+    found = signature_of(raised.value, None)
+    assert found.frames[0] == "program"  # the lambda
+    assert found.frames.count("program") == 2  # and this test
 
 
 def test_an_assertion_of_the_program_is_told_as_its_source() -> None:

@@ -64,6 +64,10 @@ _LARGEST = re.compile(r"Greatest absolute difference: ([-+.\de]+|nan|inf)")
 # What torch puts around an error: the message has its type and its own message.
 _WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError", "LoweringException")
 _INNER = re.compile(r"(?:backend='[^']*' raised:\s*)?(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL)
+# What another process raised, which torch raises again: "Caught KeyError in DataLoader worker process 0."
+_CAUGHT = re.compile(
+    r"Caught \w+ in [^\n]*\nOriginal Traceback [^\n]*\n(?:[ \n][^\n]*\n)*(?P<type>[\w.]+): (?P<message>.*)", re.DOTALL
+)
 _EXPLAINED = re.compile(r"\n\s*Explanation: ")
 _REFERENCE = re.compile(r"\s*(?:For more information|Please use `)[^\n]*$")
 _FAKE_CALL = "RuntimeError when making fake tensor call"  # torch's words for an operator that failed without values
@@ -203,7 +207,7 @@ def first_error(lines: list[str]) -> str:
 def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     """Return the type and the message of the error itself, without the wrappers that torch puts around it. Of what
     Dynamo does not support the first line is the kind, with the explanation that follows it; of what a C++ compiler
-    refuses, its first error.
+    refuses, its first error; of what a worker raised, its error.
 
     >>> unwrapped_error("torch._inductor.exc.InductorError", "LoweringException: ValueError: no")
     ('ValueError', 'no')
@@ -214,6 +218,9 @@ def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     >>> unwrapped_error("InductorError", "CppCompileError: C++ compile error\\n\\nOutput:\\na.cpp:1:2: error: no 'x'")
     ('CppCompileError', "error: no 'x'")
     """
+    caught = _CAUGHT.match(message)
+    if caught is not None and "\nTraceback (" not in caught["message"]:  # else this is the cause of another
+        type_, message = caught["type"], caught["message"]
     type_ = type_.rpartition(".")[2]
     while type_ in _WRAPPERS and (inner := _INNER.match(message)) and inner["type"].rpartition(".")[2].isidentifier():
         type_, message = inner["type"].rpartition(".")[2], inner["message"]

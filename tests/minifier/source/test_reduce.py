@@ -490,6 +490,7 @@ k = torch.compile(h, backend="inductor")
     assert "torch.compile(f, mode='max-autotune')" in named
     assert "torch.compile(h, backend='inductor')" in named
     assert "@torch.compile(backend='eager')\ndef f(x):" in named
+    assert with_backend(text, "inductor") == text  # what it takes by itself
 
 
 @pytest.mark.parametrize(

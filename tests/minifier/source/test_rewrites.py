@@ -349,6 +349,16 @@ def test_what_an_assertion_counts_is_printed_before_the_count() -> None:
     ]
 
 
+def test_what_a_branch_that_only_raises_asks_is_printed_as_of_an_assertion() -> None:
+    text = "if f(x) != want:\n    raise ValueError(x)\nif not ok(x):\n    raise ValueError\nif x > 1:\n    y = 2\n"
+    found = list(printing_assertions(ast.parse(text)))
+    kept = "if x > 1:\n    y = 2\n"
+    assert found == [
+        f"print(f(x), want)\nok(x)\n{kept}",
+        f"if f(x) != want:\n    raise ValueError(x)\nprint(ok(x))\n{kept}",
+    ]
+
+
 def test_elements_of_a_printed_tuple_are_values_of_their_own() -> None:
     first = next(iter(with_plain_values(ast.parse("print((f(x), log))"))))
     assert ast.unparse(first) == "print(f(x), log)"
