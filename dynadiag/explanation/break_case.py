@@ -8,6 +8,7 @@ module that they wrap by themselves.
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -379,8 +380,8 @@ class BreakCase:
     @property
     def python_module(self) -> str | None:
         """The module of Python's own library, or the class in it, that a function in C belongs to."""
-        module = (self.facts.subject or "").partition(".")
-        known = module[0] in sys.stdlib_module_names or module[0] in _NEVER_THE_SAME
+        module = (self.facts.subject or "").removeprefix("<unknown module>.").partition(".")
+        known = module[0] in {*sys.stdlib_module_names, *_NEVER_THE_SAME, *dir(builtins)}
         return module[0] if self.facts.is_native and module[1] and known else None
 
     @property

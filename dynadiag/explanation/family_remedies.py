@@ -32,7 +32,7 @@ def _on_a_mask(case: BreakCase) -> bool:
 
 def _is_foreign_code(case: BreakCase) -> bool:
     """Whether it is a function of an extension in C, and none of Python's own."""
-    return not case.is_skip or (case.facts.is_native and case.python_module is None)
+    return case.facts.is_native and case.python_module is None
 
 
 def _gives_the_same(case: BreakCase) -> bool:

@@ -3696,6 +3696,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(lambda v, s: torch.add(v, y, alpha=s), (x, 2.5), (x, 3.5), (x, 4.5)),
         calls(lambda v, s: v + s * y, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
     ),
+    "a_float_as_negative_alpha": (
+        calls(lambda v, s: torch.add(v * s, y, alpha=-s), (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
+        calls(lambda v, s: v * s + y * -s, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
+    ),
     "a_float_for_clamp": (
         calls(lambda v, s: v.clamp(max=s), (x, 0.5), (x, 1.5), (x, 2.5)),
         calls(lambda v, s: v.clamp(max=s), *((x, torch.tensor(s)) for s in (0.5, 1.5, 2.5))),

@@ -62,6 +62,7 @@ _TEXTS = tuple(
         (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
         (r"\S+ is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
+        (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\)\[\d+\]) exists", "keys"),
         (r"(?P<source>.+) exists", "presence"),
         (r"(?P<absent>not )?(?:no_)?hasattr\((?P<source>.+), '?(?P<index>\w+)'?\)", "presence"),
         (r"___tuple_iterator_len\((?P<source>.+)\) == (?P<was>\d+)", "length"),
@@ -383,9 +384,9 @@ def _shape_of(text: str, part: str, _found: dict[str, Any]) -> GuardFailure:
         else "multiple"
         if re.fullmatch(r"\(?.* % \d+\)? == 0", text)
         else "number"
-        if re.search(r"== -?[\d.]+(e[-+]?\d+)?$", text)
+        if re.search(r"== \(?-?[\d.]+(e[-+]?\d+)?\)?$", text)
         else "together"
-        if "==" in text
+        if all(re.fullmatch(r"[^\s*]+ == [^\s*]+", part) for part in text.split(" and "))
         else "range"
     )
     return _made(text, part, source=terms[0] if terms else None, subject=_one_subject(terms), index=index, terms=terms)
