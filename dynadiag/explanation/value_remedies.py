@@ -57,7 +57,7 @@ _AS_INPUT = (
 _OF_NUMBER = "Each value is compiled apart, whatever `dynamic` is: the step needs the number itself"
 TENSOR_INSTEAD = (
     "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill` and `full` do; as "
-    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
+    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor may break the graph)"
 )
 ARITHMETIC = (
     "Numbers that only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for "

@@ -28,6 +28,7 @@ CHANGING_KINDS = frozenset(
 # Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
 MARK_KIND = "DIMENSION_DYNAMIC_MARKING_GUARD"
 _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
+_REFUSED = re.compile(r"^\s*- (?P<against>\d+/\d+): (?P<reason>.*?)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"\s+# ")  # before the user's line, which torch quotes
 _STACK = "\nUser stack trace:"
 _TENSOR = r"tensor '(?P<source>.*)' "
@@ -225,6 +226,14 @@ def read_failure(text: str, against: str, **known: Any) -> tuple[GuardFailure, .
     if read.part == "state" and read.guard.startswith("GLOBAL_STATE"):
         failures = [_of_state(read, name) for name in (read.index or "").split()] or [read]
     return tuple(replace(each, against=against, **known) for each in failures)
+
+
+def refused_call(message: str) -> tuple[GuardFailure, ...] | None:
+    """What the cached entries failed by, where the stance "fail_on_recompile" refused a call; None for other errors."""
+    if "torch.compile stance is 'fail_on_recompile'" not in message:
+        return None
+    reasons = _REFUSED.finditer(message)
+    return tuple(each for found in reasons for each in read_failure(found["reason"], found["against"]))
 
 
 def completed(failure: GuardFailure) -> GuardFailure:
