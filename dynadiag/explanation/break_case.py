@@ -25,6 +25,7 @@ from dynadiag.explanation.blocks import (
     is_iterated,
     is_loop_condition,
     looped_result,
+    made_before,
     only_raises,
     registers_hook,
     subscript_at,
@@ -356,6 +357,11 @@ class BreakCase:
         return self.owner.is_user and self.has_company and not self.within_checkpoint
 
     @property
+    def takes(self) -> str:
+        """What the call that breaks takes and the function has made, so that it cannot stand before the function."""
+        return made_before(self.source, self.item.span)
+
+    @property
     def is_plain_print(self) -> bool:
         """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
         facts = self.facts
@@ -380,7 +386,7 @@ class BreakCase:
     @property
     def python_module(self) -> str | None:
         """The module of Python's own library, or the class in it, that a function in C belongs to."""
-        module = (self.facts.subject or "").removeprefix("<unknown module>.").partition(".")
+        module = (self.facts.subject or "").partition(".")
         known = module[0] in {*sys.stdlib_module_names, *_NEVER_THE_SAME, *dir(builtins)}
         return module[0] if self.facts.is_native and module[1] and known else None
 

@@ -32,7 +32,7 @@ def _on_a_mask(case: BreakCase) -> bool:
 
 def _is_foreign_code(case: BreakCase) -> bool:
     """Whether it is a function of an extension in C, and none of Python's own."""
-    return case.facts.is_native and case.python_module is None
+    return case.facts.is_native and case.facts.subject is not None and case.python_module is None
 
 
 def _gives_the_same(case: BreakCase) -> bool:
@@ -48,7 +48,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (case.is_plain_print or case.warns),
+        lambda case: not (case.is_plain_print or case.warns or case.takes),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
@@ -56,6 +56,17 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         GB0208="asks_for_the_threads",
         GB4347="takes_a_batch",
         GB0294="takes_a_median_outside",
+    ),
+    Remedy(
+        "outside.between",
+        "This takes {takes}, which the function makes. Compile what stands before it and what follows as two "
+        "functions, and make this call between them.",
+        when(
+            lambda case: case.can_move_out and "outside" in case.family.remedies and bool(case.takes),
+            takes=lambda case: case.takes,
+        ),
+        trials=(Trial("asks_for_the_size_of_what_is_made", case="GB0007"),),
+        usual=True,
     ),
     _usual(
         "disable",

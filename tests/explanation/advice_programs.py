@@ -15,6 +15,7 @@ import io
 import logging
 import math
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -889,6 +890,16 @@ def sleeps_afterwards(compile_: Compile) -> list[Any]:
     result = compile_(lambda v: (v + 1) * 2)(x)
     time.sleep(0)
     return [result]
+
+
+def asks_for_the_size_of_what_is_made(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    return half * sys.getsizeof(half)
+
+
+def asks_between(compile_: Compile) -> list[Any]:
+    half = compile_(lambda v: v + 1)(x)
+    return [compile_(lambda v, size: v * size)(half, sys.getsizeof(half))]
 
 
 def opens_a_file(v: torch.Tensor) -> torch.Tensor:
@@ -3435,6 +3446,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "includes_a_header": (compiled_with("-include lent.h"), compiled_with("-include lent.h", found=True)),
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
+    "asks_for_the_size_of_what_is_made": (calls(asks_for_the_size_of_what_is_made, (x,)), asks_between),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),
     "asks_for_the_threads": (calls(asks_for_the_threads, (x,)), asks_before),
     "copies_a_module": (calls(copies_a_module, (x,)), copies_before),
