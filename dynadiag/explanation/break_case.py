@@ -80,6 +80,10 @@ _ACTING = (
     "select",
     "_queue",
     "_heapq",
+    "list",
+    "dict",
+    "set",
+    "deque",
 )
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NUMPYS_RANDOM = ("np.random.", "numpy.random.")

@@ -36,7 +36,7 @@ def _is_foreign_code(case: BreakCase) -> bool:
 
 
 def _gives_the_same(case: BreakCase) -> bool:
-    return not case.is_skip or (case.facts.is_native and not case.never_the_same)
+    return case.facts.is_native and case.facts.subject is not None and not case.never_the_same
 
 
 def _chooses(case: BreakCase) -> bool:
