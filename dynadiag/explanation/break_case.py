@@ -361,6 +361,15 @@ class BreakCase:
         return self.owner.is_user and self.has_company and not self.within_checkpoint
 
     @property
+    def reads_attribute(self) -> tuple[str, Frame] | None:
+        """The class whose ``__getattr__`` breaks, and where an attribute of its object is read."""
+        class_, _, name = self.item.function.rpartition(".")
+        reads = name in ("__getattr__", "__getattribute__") and len(self.item.user_stack) > 1
+        outer = (each for each in reversed(self.item.user_stack) if each.function != name)
+        frame = next(outer, None) if reads else None
+        return None if frame is None else (class_, frame)
+
+    @property
     def takes(self) -> str:
         """What the call that breaks takes and the function has made, so that it cannot stand before the function."""
         return made_before(self.source, self.item.span)

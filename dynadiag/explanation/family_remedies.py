@@ -7,7 +7,8 @@ one stands first.
 from __future__ import annotations
 
 from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
-from dynadiag.explanation.remedy import Remedy, Trial, copied
+from dynadiag.explanation.remedy import Remedy, Slots, Trial, copied
+from dynadiag.recording.code_origin import short_place
 
 _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _VERSIONS = {
@@ -35,6 +36,13 @@ def _is_foreign_code(case: BreakCase) -> bool:
     return case.facts.is_native and case.facts.subject is not None and case.python_module is None
 
 
+def _read_attribute(case: BreakCase) -> Slots:
+    read = case.reads_attribute
+    if read is None or not case.owner.is_user or "outside" not in case.family.remedies:
+        return None
+    return {"class_": read[0].rpartition(".")[2], "place": short_place(read[1].file, read[1].line)}
+
+
 def _gives_the_same(case: BreakCase) -> bool:
     return case.facts.is_native and case.facts.subject is not None and not case.never_the_same
 
@@ -48,7 +56,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (case.is_plain_print or case.warns or case.takes),
+        lambda case: not (case.is_plain_print or case.warns or case.takes or case.reads_attribute),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
@@ -56,6 +64,14 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         GB0208="asks_for_the_threads",
         GB4347="takes_a_batch",
         GB0294="takes_a_median_outside",
+    ),
+    Remedy(
+        "outside.attribute",
+        "Python calls `{class_}.__getattr__` for each attribute that is read of such an object (`{place}`). Read it "
+        "before the compiled call and pass it in, or keep the values as plain attributes (a dataclass).",
+        _read_attribute,
+        trials=(Trial("reads_a_computed_attribute", ("2.11", "2.13"), "GB0156"),),  # torch 2.15 traces it
+        usual=True,
     ),
     Remedy(
         "outside.between",

@@ -377,7 +377,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         _needed_number,
         trials=(
             *tried("a_rate_of_each_block"),
-            Trial("a_float_as_negative_alpha", ("2.13", "2.14", "2.15")),  # 2.11 has the value itself in its guard
+            Trial("a_float_as_negative_alpha", ("2.13",)),  # 2.11 and 2.15 have the value itself in their guard
         ),
     ),
     Remedy(

@@ -892,6 +892,18 @@ def sleeps_afterwards(compile_: Compile) -> list[Any]:
     return [result]
 
 
+class Settings:
+    def __init__(self, **content: float) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> float:
+        return object.__getattribute__(self, "_content")[name]
+
+
+def reads_settings(v: torch.Tensor, settings: Any) -> torch.Tensor:
+    return (v + 1) * settings.rate
+
+
 def asks_for_the_size_of_what_is_made(v: torch.Tensor) -> torch.Tensor:
     half = v + 1
     return half * sys.getsizeof(half)
@@ -3446,6 +3458,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "includes_a_header": (compiled_with("-include lent.h"), compiled_with("-include lent.h", found=True)),
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
+    "reads_a_computed_attribute": (
+        calls(reads_settings, (x, Settings(rate=2.0))),
+        calls(reads_settings, (x, SimpleNamespace(rate=2.0))),
+    ),
     "asks_for_the_size_of_what_is_made": (calls(asks_for_the_size_of_what_is_made, (x,)), asks_between),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),
     "asks_for_the_threads": (calls(asks_for_the_threads, (x,)), asks_before),
