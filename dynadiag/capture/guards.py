@@ -116,7 +116,7 @@ def failing_guards(entry: Any, f_locals: dict[str, Any]) -> Iterator[dict[str, A
     lookup = _GuardScope(dict(wrapper.global_scope), scope)
     free = entry.code.co_freevars
     failures = [*_leaf_failures(root, lookup, f_locals, ""), *_shape_failures(root, lookup, f_locals)]
-    for failure in ambient_state.with_inference_mode(failures) or _length_failures(root, lookup, f_locals):
+    for failure in (*ambient_state.with_inference_mode(failures), *_length_failures(root, lookup, f_locals)):
         if failure.get("base") == "argument" and failure.get("subject") in [f"L['{name}']" for name in free]:
             failure["base"] = "closure"
         texts = ((name, failure[name]) for name in ("guard", "source", "subject") if failure.get(name))

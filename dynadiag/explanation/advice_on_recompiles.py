@@ -130,6 +130,8 @@ def _alike_together(cases: Sequence[RecompileCase]) -> list[RecompileCase]:
             key = "special size"
         elif case.sort == "length" and case.fact.index is None and case.added is None:
             key = ("length", case.fact.was, case.fact.now, case.fact.now_type, case.goes_on)
+        elif case.sort == "none":
+            key = ("none", case.fact.base)
         elif case.sort == "value":
             first = next((each.key for each in _FITTING if each.needs(case) is not None), None)
             key = (first, case.fact.base in ("closure", "global")) if first in _NAMING_ALL else number

@@ -45,6 +45,20 @@ def call_at(source: str | None, span: Span) -> ast.Call | None:
     return next((node for node in calls[::-1] if (node.lineno, node.col_offset) == (span.line, span.column)), None)
 
 
+def made_before(source: str | None, span: Span) -> str:
+    """The variables that the call at a place takes and the function has made, where it goes on with the result."""
+    call, function = call_at(source, span), enclosing_function(source, span.line)
+    if call is None or function is None:
+        return ""
+    nodes = list(ast.walk(function))
+    given = [node for each in (*call.args, *call.keywords) for node in ast.walk(each) if isinstance(node, ast.Name)]
+    stored = (node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    made = {node.id for node in stored if node.lineno < call.lineno}
+    is_alone = any(isinstance(node, ast.Expr) and node.value is call for node in nodes)
+    names = list(dict.fromkeys(node.id for node in given if node.id in made))
+    return "" if is_alone else ", ".join(f"`{name}`" for name in names)
+
+
 def takes_packed(source: str | None, span: Span) -> bool:
     """Whether a call at a line is given what `pack_padded_sequence` or its like returned."""
     function = enclosing_function(source, span.line)

@@ -7,7 +7,7 @@ tensor, the first two sides of one size, and the second two sides that return te
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dynadiag.explanation.identity import enclosing_function, segment
 from dynadiag.recording.records import Span
@@ -120,11 +120,13 @@ def is_caught(function: ast.AST | None, line: int | None) -> bool:
     return any(node.body[0].lineno <= (line or 0) <= (node.body[-1].end_lineno or 0) for node in tries)
 
 
-def shows(statement: ast.stmt) -> bool:
-    """Whether a statement shows or keeps something."""
+def _shows(statement: ast.stmt, used: Collection[str]) -> bool:
+    """Whether a statement shows or keeps something. What is kept in a container that is ``used`` is gone on with."""
     match statement:
         case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
             return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name))) as call) if name in used:
+            return called_name(call) in SHOWN
         case ast.Expr(value=ast.Call() as call):
             return called_name(call) in SHOWN | KEPT
     return False
@@ -133,7 +135,27 @@ def shows(statement: ast.stmt) -> bool:
 def only_shows(source: str | None, span: Span) -> bool:
     """Whether the branch at a line only prints, logs or stores values."""
     branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
-    return bool(branches) and all(shows(each) for node in branches for each in (*node.body, *node.orelse))
+    function = enclosing_function(source, span.line)
+    return bool(branches) and all(shows(node, function) for node in branches)
+
+
+def shows(branch: ast.If, function: ast.AST | None) -> bool:
+    """Whether both sides of a branch in a function only print, log or store values."""
+    used = _used_containers(function)
+    return all(_shows(each, used) for each in (*branch.body, *branch.orelse))
+
+
+def _used_containers(function: ast.AST | None) -> set[str]:
+    """The variables of a function that it does more with than to make them, to keep something in them, and to return
+    them."""
+    nodes = [] if function is None else list(ast.walk(function))
+    returned = [node.value for node in nodes if isinstance(node, ast.Return)]
+    parts = [each for value in returned for each in (value.elts if isinstance(value, ast.Tuple) else [value])]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call) and called_name(node) in KEPT]
+    kept = [*parts, *(each.value for each in calls if isinstance(each, ast.Attribute))]
+    names = [node for node in nodes if isinstance(node, ast.Name) and not any(node is each for each in kept)]
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return made & {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def required_at(source: str | None, span: Span) -> str | None:

@@ -8,6 +8,7 @@ module that they wrap by themselves.
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from dynadiag.explanation.blocks import (
     is_iterated,
     is_loop_condition,
     looped_result,
+    made_before,
     only_raises,
     registers_hook,
     subscript_at,
@@ -78,6 +80,10 @@ _ACTING = (
     "select",
     "_queue",
     "_heapq",
+    "list",
+    "dict",
+    "set",
+    "deque",
 )
 _NEVER_THE_SAME = (*_CLOCKS_AND_CHANCE, *_ACTING)
 _NUMPYS_RANDOM = ("np.random.", "numpy.random.")
@@ -355,6 +361,20 @@ class BreakCase:
         return self.owner.is_user and self.has_company and not self.within_checkpoint
 
     @property
+    def reads_attribute(self) -> tuple[str, Frame] | None:
+        """The class whose ``__getattr__`` breaks, and where an attribute of its object is read."""
+        class_, _, name = self.item.function.rpartition(".")
+        reads = name in ("__getattr__", "__getattribute__") and len(self.item.user_stack) > 1
+        outer = (each for each in reversed(self.item.user_stack) if each.function != name)
+        frame = next(outer, None) if reads else None
+        return None if frame is None else (class_, frame)
+
+    @property
+    def takes(self) -> str:
+        """What the call that breaks takes and the function has made, so that it cannot stand before the function."""
+        return made_before(self.source, self.item.span)
+
+    @property
     def is_plain_print(self) -> bool:
         """A call of `print` that torch can move behind the graph. In a checkpoint the output would be lost."""
         facts = self.facts
@@ -380,7 +400,7 @@ class BreakCase:
     def python_module(self) -> str | None:
         """The module of Python's own library, or the class in it, that a function in C belongs to."""
         module = (self.facts.subject or "").partition(".")
-        known = module[0] in sys.stdlib_module_names or module[0] in _NEVER_THE_SAME
+        known = module[0] in {*sys.stdlib_module_names, *_NEVER_THE_SAME, *dir(builtins)}
         return module[0] if self.facts.is_native and module[1] and known else None
 
     @property

@@ -25,7 +25,7 @@ from dynadiag.recording.torch_text.sources import (
 
 _OF_CONDITIONS = ("shape", "size", "value")  # sorts of failures that a condition and its terms have
 _EXPLAINS_OTHERS = ("first call", "race")  # kinds of failures that all others of a recompile may follow from
-_HELD_IN = ("_buffers", "_parameters", "_modules")  # where a module keeps such attributes
+HELD_IN = ("_buffers", "_parameters", "_modules")  # where a module keeps such attributes
 _OF_MODULE = "L['self']."
 # What a lazy module or a cache sets in its first call.
 _SET_BY_FIRST_CALL = [f"{lead}initiali{letter}ed" for lead in ("", "is_", "_", "_is_") for letter in "sz"]
@@ -297,12 +297,14 @@ def _is_part(failure: GuardFailure, other: GuardFailure) -> bool:
         return False
     if failure.part == "shape" and ".stride()[" in failure.guard:
         return other.part in ("size", "rank") and other.subject == failure.subject
+    if part.startswith(f"{whole}.") and part.endswith(".__self__"):  # of a bound method: the object itself
+        return True
     if other.part == "identity" and failure.part == "alias":
         return whole in failure.guard
     if other.part == "membership":
         return failure.part == "value" and failure.subject == whole
     if other.part == "presence" and failure.part == "length":
-        return failure.subject in [f"{whole.rpartition('.')[0]}.{held}" for held in _HELD_IN]
+        return failure.subject in [f"{whole.rpartition('.')[0]}.{held}" for held in HELD_IN]
     if other.part == "length":
         return failure.part == "presence" and part.startswith(f"{whole}[")
     if sort_of(other) not in ("type", "none"):

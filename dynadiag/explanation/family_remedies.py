@@ -7,7 +7,8 @@ one stands first.
 from __future__ import annotations
 
 from dynadiag.explanation.break_case import BreakCase, Condition, theirs, when
-from dynadiag.explanation.remedy import Remedy, Trial, copied
+from dynadiag.explanation.remedy import Remedy, Slots, Trial, copied
+from dynadiag.recording.code_origin import short_place
 
 _MASKED = ("nonzero", "nonzero_numpy", "masked_select", "index", "argwhere", "where")
 _VERSIONS = {
@@ -32,11 +33,18 @@ def _on_a_mask(case: BreakCase) -> bool:
 
 def _is_foreign_code(case: BreakCase) -> bool:
     """Whether it is a function of an extension in C, and none of Python's own."""
-    return not case.is_skip or (case.facts.is_native and case.python_module is None)
+    return case.facts.is_native and case.facts.subject is not None and case.python_module is None
+
+
+def _read_attribute(case: BreakCase) -> Slots:
+    read = case.reads_attribute
+    if read is None or not case.owner.is_user or "outside" not in case.family.remedies:
+        return None
+    return {"class_": read[0].rpartition(".")[2], "place": short_place(read[1].file, read[1].line)}
 
 
 def _gives_the_same(case: BreakCase) -> bool:
-    return not case.is_skip or (case.facts.is_native and not case.never_the_same)
+    return case.facts.is_native and case.facts.subject is not None and not case.never_the_same
 
 
 def _chooses(case: BreakCase) -> bool:
@@ -48,7 +56,7 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
     _usual(
         "outside",
         "Move this out of the compiled function, before or after its call, and pass the result in.",
-        lambda case: not (case.is_plain_print or case.warns),
+        lambda case: not (case.is_plain_print or case.warns or case.takes or case.reads_attribute),
         GB0007="sleeps",
         GB0059="opens_a_file",
         GB4198="copies_a_module",
@@ -56,6 +64,25 @@ USUAL: tuple[Remedy[BreakCase], ...] = (
         GB0208="asks_for_the_threads",
         GB4347="takes_a_batch",
         GB0294="takes_a_median_outside",
+    ),
+    Remedy(
+        "outside.attribute",
+        "Python calls `{class_}.__getattr__` for each attribute that is read of such an object (`{place}`). Read it "
+        "before the compiled call and pass it in, or keep the values as plain attributes (a dataclass).",
+        _read_attribute,
+        trials=(Trial("reads_a_computed_attribute", ("2.11", "2.13"), "GB0156"),),  # torch 2.15 traces it
+        usual=True,
+    ),
+    Remedy(
+        "outside.between",
+        "This takes {takes}, which the function makes. Compile what stands before it and what follows as two "
+        "functions, and make this call between them.",
+        when(
+            lambda case: case.can_move_out and "outside" in case.family.remedies and bool(case.takes),
+            takes=lambda case: case.takes,
+        ),
+        trials=(Trial("asks_for_the_size_of_what_is_made", case="GB0007"),),
+        usual=True,
     ),
     _usual(
         "disable",

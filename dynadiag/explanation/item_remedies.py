@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dynadiag.explanation.changes import HELD_IN
 from dynadiag.explanation.rebinding import DICTS
 from dynadiag.explanation.recompile_case import Needs, RecompileCase, is_special_size, of_sort, place_text
 from dynadiag.explanation.remedy import Remedy, Slots, slots_if, tried
 from dynadiag.explanation.value_remedies import ATTRIBUTES
 from dynadiag.recording.torch_text.guards import was_empty
-from dynadiag.recording.torch_text.sources import MODULE_OF_TORCH, is_global, last_name, local_name, source_text
+from dynadiag.recording.torch_text.sources import (
+    MODULE_OF_TORCH,
+    ends_in_attribute,
+    holder_of,
+    is_global,
+    last_name,
+    local_name,
+    source_text,
+)
 
 
 def _length(case: RecompileCase) -> bool:
@@ -50,7 +59,8 @@ def _more_items(*, given: bool) -> Needs:
 
     def needs(case: RecompileCase) -> Slots:
         is_given = case.fact.base == "argument" or case.fact.is_new_owner is True
-        fits = _length(case) and case.fact.now_type not in DICTS and is_given == given
+        is_kind = not (given and case.fact.now_type in DICTS) and not _modules(case)
+        fits = _length(case) and is_kind and is_given == given
         return slots_if(fits and _filled(case) is None and _of_torch(case) is None, names=case.names)
 
     return needs
@@ -68,7 +78,8 @@ def _modules(case: RecompileCase) -> bool:
 
 def _other_keys(case: RecompileCase) -> Slots:
     is_dict = case.fact.now_type in DICTS
-    fits = case.sort == "keys" or (_length(case) and is_dict and not _modules(case))
+    is_given = case.fact.base == "argument"
+    fits = case.sort == "keys" or (_length(case) and is_dict and is_given and not _modules(case))
     known = case.added is not None or _filled(case) is not None or _of_torch(case) is not None
     return slots_if(fits and not known, names=case.names)
 
@@ -136,14 +147,26 @@ def _presence(case: RecompileCase) -> Slots:
     )
     if case.fact.is_new_owner:
         now = "there in one instance, and missing in another"
-    return slots_if(case.sort == "presence" and case.fact.base in (*ATTRIBUTES, "global"), names=case.names, now=now)
+    return slots_if(case.sort == "presence" and _is_attribute(case), names=case.names, now=now)
+
+
+def _is_attribute(case: RecompileCase) -> bool:
+    """Whether it is an attribute or a global, rather than an item that a container has."""
+    is_own = ends_in_attribute(case.fact.subject) or last_name(holder_of(case.fact.subject)) in HELD_IN
+    return case.fact.base == "global" or (case.fact.base in ATTRIBUTES and is_own)
 
 
 def _fewer_items(case: RecompileCase) -> Slots:
-    return slots_if(
-        case.sort == "presence" and case.keyword is None and case.fact.base not in (*ATTRIBUTES, "global"),
-        names=case.names,
-    )
+    fits = case.sort == "presence" and case.keyword is None and not _is_attribute(case)
+    return slots_if(fits and case.fact.base not in ATTRIBUTES, names=case.names)
+
+
+def _asked_for(case: RecompileCase) -> Slots:
+    """A container that the code asked for an item that it has, or has not."""
+    known = case.added is not None or case.keyword is not None or _of_torch(case) is not None
+    held = case.sort == "presence" and case.fact.base in ATTRIBUTES and not _is_attribute(case)
+    names = f"`{source_text(holder_of(case.fact.subject))}`" if held else case.names
+    return slots_if((case.sort == "membership" or held) and not known, names=names)
 
 
 ITEMS: tuple[Remedy[RecompileCase], ...] = (
@@ -221,10 +244,7 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "items.membership",
         "What {names} contains changed, and the code asked: look it up before the call and pass the answer.",
-        lambda case: slots_if(
-            case.sort == "membership" and case.added is None and case.keyword is None and _of_torch(case) is None,
-            names=case.names,
-        ),
+        _asked_for,
         trials=tried("membership"),
     ),
     Remedy(

@@ -124,7 +124,8 @@ NUMBERS = (
     ),
     Remedy(
         "number.cond_of_size",
-        "Let the graph choose: `torch.cond({condition}, true_fn, false_fn, operands)`.{copy}",
+        "Let the graph choose, where no gradients are taken: `torch.cond({condition}, true_fn, false_fn, "
+        "operands)`.{copy}",
         _number(
             lambda found: (
                 bool(found.comparison)

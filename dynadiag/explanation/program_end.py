@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.cuda_graphs import OVERWRITTEN
 from dynadiag.explanation.findings import Advice, Fact, Finding
+from dynadiag.explanation.guard_text import described, what_changed
 from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.recompile_case import RecompileCase, cases_of
 from dynadiag.explanation.remedy import Remedy, advise
 from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_end import RunEnd
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place, user_frames
-from dynadiag.recording.records import Frame, Span, ended_by
+from dynadiag.recording.records import Frame, Recompile, Span, ended_by
+from dynadiag.recording.torch_text.guards import refused_call
 from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
 _OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
+_STANCE = "nothing that was compiled fits a call, and the stance is `fail_on_recompile`"
 _INTERRUPT = "builtins.KeyboardInterrupt"
 
 DOUBLE_BACKWARD: Remedy[RunEnd] = Remedy(
@@ -42,6 +47,8 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     elif is_double_backward(end.said):
         cause = "the backward of compiled code (AOTAutograd) is compiled, too, and has no backward of its own"
         advice = advise([DOUBLE_BACKWARD], end)
+    elif changed := _refused(end):
+        cause, advice = described(changed[0].changes[0]), advise_on(changed, run.run.torch)
     return (
         Finding(
             rule=Rule.FAILED_PROGRAM,
@@ -50,7 +57,7 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             severity="error",
             span=span,
             function=function,
-            title=f"the program raised {end.name}: {end.said if made is None else _OVERWRITTEN}".removesuffix(": "),
+            title=f"the program raised {end.name}: {_said(end) or end.said}".removesuffix(": "),
             cause=cause,
             places=(span,),
             advice=advice,
@@ -58,6 +65,20 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),
     )
+
+
+def _said(end: RunEnd) -> str | None:
+    """What the exception means, where torch's own text says it in many words."""
+    if overwritten_output(end.said) is not None:
+        return _OVERWRITTEN
+    changed = _refused(end)
+    return f"{_STANCE}: {what_changed(changed[0].changes[0])}" if changed else None
+
+
+def _refused(end: RunEnd) -> tuple[RecompileCase, ...]:
+    """Why nothing that was compiled fits a call, where the program's stance is "fail_on_recompile"."""
+    reasons = refused_call(end.message) or ()
+    return cases_of(Recompile(0, "", None, None, "", reasons, limit_reached=False))
 
 
 def _without_head(frame: Frame, run: RunRecords) -> Frame:
@@ -83,8 +104,7 @@ def bad_end(run: RunRecords, findings: Sequence[Finding]) -> str | None:
     raised = next((item.span for item in findings if item.rule == Rule.FAILED_PROGRAM), None)
     if raised is not None and end is not None:
         at = f" at {short_place(raised.file, raised.line)}" if raised.file else ""
-        first = end.first_line if overwritten_output(end.said) is None else _OVERWRITTEN
-        told = f"The program raised {end.name}{at}: {first}".removesuffix(": ")
+        told = f"The program raised {end.name}{at}: {_said(end) or end.first_line}".removesuffix(": ")
         return told if told.endswith((".", "!", "?", "…")) else f"{told}."
     if not code or run.run.is_foreign:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dynadiag.explanation.batches import Made, made_at
 from dynadiag.explanation.changes import GuardChange, causes, changes, own_failures
@@ -28,12 +29,25 @@ _WRAPPED = ("fn", "partial", "self")  # what torch's own wrapper has the callabl
 _FROM_BEFORE = ("size", "shape", "value", "length")  # parts of what a function may have computed before a break
 
 
+class Symbols(NamedTuple):
+    """The sizes and numbers that compiles of a function made symbols, each as compile id and source.
+
+    ``needed`` are those that torch needed the number of after all, with the line that needs it where that is known,
+    ``settled`` the sources of those that only one compile needed the number of, and later ones do not.
+    """
+
+    made: frozenset[tuple[str, str | None]] = frozenset()
+    needed: Mapping[tuple[str, str | None], tuple[Frame, ...]] = {}
+    settled: Collection[str | None] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RecompileCase:
     """One cause of a recompile: what changed together, the most telling first.
 
     - ``computed``: the names of what the function had computed before a graph break, which no caller can change.
     - ``goes_on``: it changed in other recompiles of the function too.
+    - ``became_symbol``: this compile made it a symbol, and needed no number of it.
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
       in that of the entry that failed.
     - ``needed_at``: the line that needed that number.
@@ -46,7 +60,8 @@ class RecompileCase:
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
     - ``made``: where the tensors whose sizes changed are made.
-    - ``is_joined``: behind a break, the function uses it with what it had computed before, whose size changed as well.
+    - ``is_joined``: the function uses it with another tensor whose size changes as well, and is a number at first: one
+      that it had computed before a break, or that no call before had.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
     """
 
@@ -54,6 +69,7 @@ class RecompileCase:
     recompile: Recompile
     computed: Collection[str] = ()
     goes_on: bool = False
+    became_symbol: bool = False
     became_number: bool = False
     was_number: bool = False
     needed_at: Span | None = None
@@ -114,8 +130,14 @@ class RecompileCase:
     def is_constant(self) -> bool:
         """Whether it remains a constant of the code, since the code needs its number, or since it had other values
         before and was one all the same."""
-        same = (change for change in self.changes if change.fact.source == self.fact.source)
+        same = (change for change in self.changes if change.fact.source == self.fact.source and not self.is_joined)
         return self.became_number or self.goes_on or len({value for change in same for value in change.was}) > 1
+
+
+def _keyword(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:
+    """The keyword argument that only some calls pass, where that is what a failure is about."""
+    own = (each for each in item.reasons if (each.subject or "").startswith(fact.subject or "?"))
+    return next(filter(None, (keyword_at_times(each, item, sources) for each in own)), None)
 
 
 def _named(subject: str | None) -> str:
@@ -170,17 +192,17 @@ def cases_of(
     item: Recompile,
     computed: Collection[str] = (),
     changing: Collection[str | None] = (),
+    symbols: Symbols | None = None,
     sources: Mapping[str, str] = {},
-    numbers: Mapping[tuple[str, str | None], tuple[Frame, ...]] = {},
     torch_objects: Collection[tuple[str, str]] = (),
     caller: Frame | None = None,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
-    ``numbers`` are the compiles and sources of symbols that torch needed the number of, each with the line that needs
-    it where that is known, ``torch_objects`` those of objects of torch's own. ``caller`` is the frame of the program
-    that called the function.
+    ``torch_objects`` are the sources of objects of torch's own. ``caller`` is the frame of the program that called the
+    function.
     """
+    made_symbols, numbers, settled = symbols or Symbols()
     own = own_changes(item, computed)
     given = (each.fact for each in own if not is_from_before_break(each.fact, computed))
     sizes = {fact.subject for fact in given if fact.part == "size" and fact.base == "argument"}
@@ -190,8 +212,9 @@ def cases_of(
             together,
             item,
             computed=computed,
-            goes_on=changing_source(together[0].fact) in changing,
-            became_number=(item.compile_id, together[0].fact.source) in numbers,
+            goes_on=not once and changing_source(together[0].fact) in changing,
+            became_symbol=(item.compile_id, together[0].fact.source) in made_symbols - numbers.keys(),
+            became_number=not once and (item.compile_id, together[0].fact.source) in numbers,
             was_number=(together[0].fact.against, together[0].fact.source) in numbers,
             needed_at=next(
                 (
@@ -209,11 +232,13 @@ def cases_of(
             sizes=number_sizes(together[0].fact, sources),
             counted=counted_inside(together[0].fact, sources),
             set_inside=None if together[0].sort == "first call" else set_inside(together[0].fact, item, sources),
-            keyword=keyword_at_times(together[0].fact, item, sources),
+            keyword=_keyword(together[0].fact, item, sources),
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
+            is_joined=once,
             made=made,
         )
         for together in causes(own)
+        for once in (together[0].fact.source in settled and together[0].fact.dynamic != "always",)
         for added in (added_item(together[0].fact, item, sources),)
         for takes_out in (takes_out_again(added, sources),)
     )

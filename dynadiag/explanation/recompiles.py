@@ -18,6 +18,7 @@ from dynadiag.explanation.owner import owner_and_entry, owner_of
 from dynadiag.explanation.rebinding import assignment
 from dynadiag.explanation.recompile_case import (
     RecompileCase,
+    Symbols,
     cases_of,
     changing_source,
     is_from_before_break,
@@ -27,7 +28,7 @@ from dynadiag.explanation.rules import Rule
 from dynadiag.explanation.run_records import RunRecords
 from dynadiag.explanation.source_search import begins_thread, option_number
 from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name, short_place
-from dynadiag.recording.records import Compile, Frame, Recompile, Span
+from dynadiag.recording.records import Compile, Frame, Recompile, Span, Symbol
 from dynadiag.recording.torch_text.guards import class_words
 from dynadiag.recording.torch_text.sources import local_name, renamed_local
 
@@ -149,8 +150,7 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
     given_up = {_function(item) for item in run.recompiles if item.limit_reached and item.reasons}
     compiles = {item.compile_id: item for item in run.compiles}
     changing = _changing(run)
-    specialized = [each for each in run.symbols if each.event == "specialized"]
-    numbers = {(each.compile_id, each.source): each.user_stack[-1:] for each in specialized}
+    symbols = _symbols(run)
     groups: dict[_Key, _Group] = {}
     known: list[_Cause] = []
     failed: set[tuple[_Key, str, str | None]] = set()
@@ -162,7 +162,8 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         computed = computed_names(run.sources.get(item.file or ""), item.line)
         callers = run.callers(item.compile_id)[-1:]
         caller = next((each for each in callers if owner_of(each.file, run.packages).is_user), None)
-        cases = cases_of(item, computed, changing[_function(item)], run.sources, numbers, run.torch_objects, caller)
+        made = symbols.get(_function(item))
+        cases = cases_of(item, computed, changing[_function(item)], made, run.sources, run.torch_objects, caller)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
         cause = None if ends or own is None else _cause(item, own, cases, known, before, computed, run.sources)
@@ -221,6 +222,25 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
     for function, subject in _repeated((function, subject) for function, subject, _ in lengths):
         changing[function].add(subject)
     return changing
+
+
+def _symbols(run: RunRecords) -> dict[_Key, Symbols]:
+    """The symbols of each function. A number that only one compile needed comes of a tensor that no call before had:
+    its sizes are numbers at first, and so is what is added to it."""
+    functions = {each.compile_id: (each.file, each.line, each.function) for each in run.compiles}
+    own: dict[_Key, list[Symbol]] = {}
+    for each in run.symbols:
+        if each.source and (function := functions.get(each.compile_id)):
+            own.setdefault(function, []).append(each)
+    return {function: _symbols_of(symbols) for function, symbols in own.items()}
+
+
+def _symbols_of(symbols: Sequence[Symbol]) -> Symbols:
+    needed = {(each.compile_id, each.source): each.user_stack[-1:] for each in symbols if each.event == "specialized"}
+    made = [(each.compile_id, each.source) for each in symbols if each.event == "created"]
+    last = {source: (compile_id, source) not in needed for compile_id, source in made}
+    once = Counter(source for _, source in needed)
+    return Symbols(frozenset(made), needed, {each for each, is_symbol in last.items() if is_symbol and once[each] == 1})
 
 
 _T = TypeVar("_T")
@@ -374,7 +394,7 @@ def _told(group: _Group) -> tuple[RecompileCase, ...]:
     """The causes that are advised on: those of the first recompile, then what else changed in later ones and in the
     rest of the function."""
     joined = any(_has_computed_size(case) for case in (*group.cases[0], *group.rests))
-    first = tuple(replace(case, is_joined=joined) for case in group.cases[0])
+    first = tuple(replace(case, is_joined=joined or case.is_joined) for case in group.cases[0])
     known = {(case.sort, case.fact.source) for case in first}
     later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
     return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))

@@ -15,7 +15,7 @@ from dynadiag.explanation.recompile_case import (
     place_text,
 )
 from dynadiag.explanation.remedy import Remedy, Slots, Subject, Trial, slots_if, tried
-from dynadiag.explanation.value_remedies import TENSOR_INSTEAD
+from dynadiag.explanation.value_remedies import ARITHMETIC, TENSOR_INSTEAD
 from dynadiag.recording.code_origin import is_torch_file
 from dynadiag.recording.records import GuardFailure
 from dynadiag.recording.torch_text.guards import excludes_zero_and_one, is_plain_range
@@ -69,6 +69,10 @@ def _parameter_size(case: RecompileCase) -> Slots:
         case.sort == "size" and case.fact.is_of_parameter,
         name=case.name,
         sort="buffer" if buffer else "parameter",
+        instance=" of another instance" if case.fact.is_new_owner else "",
+        each="Expect one compile for each instance of other sizes; where they are many, set"
+        if case.fact.is_new_owner
+        else "Set",
         then=then,
         options=" and ".join([", ".join(every[:-1]), every[-1]] if every[1:] else every),
         beside=f" (as it keeps the number {list_some(numbers, 3)})" if numbers else "",
@@ -180,6 +184,11 @@ def _shape(*kinds: str | None, sizes: bool = False) -> Needs:
     return needs
 
 
+def _needed_number(case: RecompileCase) -> Slots:
+    slots = _shape("number")(case) if _shape("number", sizes=True)(case) is None else None
+    return slots and {**slots, "plain": f" {ARITHMETIC}" if case.fact.now_type == "float" else ""}
+
+
 def _together(case: RecompileCase) -> Slots:
     slots = _shape("together")(case)
     apart = ", mark both (`torch._dynamo.mark_dynamic`), or set `torch.fx.experimental._config.use_duck_shape = False`"
@@ -254,8 +263,8 @@ def _is_tied(case: RecompileCase) -> bool:
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.parameter",
-        "{name} is a {sort}, whose shape torch keeps constant, whatever `dynamic` is{beside}. Set {options} before "
-        "the first call: {then}.",
+        "{name} is a {sort}{instance}, whose shape torch keeps constant, whatever `dynamic` is{beside}. {each} "
+        "{options} before the first call: {then}.",
         _parameter_size,
         trials=tried(
             "a_parameter_of_another_size",
@@ -344,8 +353,8 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "size.computed",
-        "{names:is} computed before the graph break, and its size follows from those of the arguments: end the break, "
-        "or use `torch.compile(..., dynamic=True)`.",
+        "{names:is} computed before the graph break, and its size follows from the arguments: end the break, or use "
+        "`torch.compile(..., dynamic=True)`.",
         of_sort("computed size"),
         trials=tried("a_size_after_a_break"),
     ),
@@ -363,10 +372,13 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "shape.value",
-        "{made}: an operator, or Python code, needs that number itself, and each is compiled apart. Compute the number "
-        f"before the call, and {TENSOR_INSTEAD}; else expect one compile for each.",
-        lambda case: _shape("number")(case) if _shape("number", sizes=True)(case) is None else None,
-        trials=tried("a_rate_of_each_block"),
+        "{made}: an operator, or Python code, needs that number itself, and each is compiled apart.{plain} Or compute "
+        f"the number before the call, and {TENSOR_INSTEAD}; else expect one compile for each.",
+        _needed_number,
+        trials=(
+            *tried("a_rate_of_each_block"),
+            Trial("a_float_as_negative_alpha", ("2.13",)),  # 2.11 and 2.15 have the value itself in their guard
+        ),
     ),
     Remedy(
         "shape.together",

@@ -372,7 +372,7 @@ def _decision(source: str, function: ast.AST, node: Tested | ast.Assert, origin:
         is_expression=isinstance(node, ast.IfExp),
         is_skip=_skips(node),
         is_size="size" in uses_of_number(source, Span(None, origin)),
-        only_shows=isinstance(node, ast.If) and all(map(shows, [*node.body, *node.orelse])),
+        only_shows=isinstance(node, ast.If) and shows(node, function),
         is_taken=bool(taken) or any(called_name(each) in _TAKES for each in _calls_at(function, origin)),
         kept=kept_by(source, function, node),
     )

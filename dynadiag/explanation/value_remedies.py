@@ -57,7 +57,11 @@ _AS_INPUT = (
 _OF_NUMBER = "Each value is compiled apart, whatever `dynamic` is: the step needs the number itself"
 TENSOR_INSTEAD = (
     "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill` and `full` do; as "
-    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor breaks the graph)"
+    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor may break the graph)"
+)
+ARITHMETIC = (
+    "Numbers that only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for "
+    "`torch.add(a, b, alpha=s)`."
 )
 _BUFFER = {"module attribute": " (`register_buffer`)", "attribute": " (`register_buffer` on a module)"}
 _OF_MODULE = ("module attribute", "held attribute")  # what torch takes for a part of a module
@@ -104,7 +108,8 @@ def _nouns(case: RecompileCase, noun: str) -> Subject:
 def _is_callers(case: RecompileCase) -> bool:
     """Whether it is kept where torch makes an integer a symbol: in an argument, a variable that the compiled function
     closes over, the state of an optimizer, an attribute of an object that is no module."""
-    own_cell = case.fact.base == "closure" and holder_of(case.fact.subject) is None
+    is_symbol = case.became_symbol and not _is_called_by_torch(case)
+    own_cell = case.fact.base == "closure" and (holder_of(case.fact.subject) is None or is_symbol)
     of_object = case.fact.base == "object attribute" and local_name(case.fact.subject) is not None
     return own_cell or of_object or case.fact.base in ("argument", "optimizer")
 
@@ -154,7 +159,7 @@ def _static_number(case: RecompileCase) -> Slots:
 
 def _is_closed_over(case: RecompileCase) -> bool:
     """Whether a value is part of the code that an inner function closes over."""
-    own_integer = _type_of(case.fact) == "int" and holder_of(case.fact.subject) is None
+    own_integer = _type_of(case.fact) == "int" and _is_callers(case)
     return _value(case, "closure") and _type_of(case.fact) != "float" and not own_integer
 
 
@@ -436,9 +441,8 @@ VALUES: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "value.float_again",
-        "{what:is} part of the code and changed, each value compiled apart: {why} (a branch, `int(...)`). Numbers that "
-        "only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for `torch.add(a, b, alpha=s)`. Or "
-        f"{TENSOR_INSTEAD}.",
+        "{what:is} part of the code and changed, each value compiled apart: {why} (a branch, `int(...)`). "
+        f"{ARITHMETIC} Or {TENSOR_INSTEAD}.",
         _float(constant=True),
         trials=tried("a_float_as_alpha", "a_float_for_clamp"),
     ),

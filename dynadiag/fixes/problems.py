@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynadiag.diff.canonical_graph import canonical_graph
 from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import Explanation
-from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.findings import Advice, Finding
 from dynadiag.explanation.identity import computed_names, identity
 from dynadiag.explanation.recompile_case import cases_of
 from dynadiag.fixes.edits import Edit, SourceMap
@@ -175,21 +175,33 @@ def _needed(compile_id: str, explanation: Explanation, project: Project) -> dict
     return found
 
 
-def _told(item: Recompile, explanation: Explanation) -> tuple[Advice, ...]:
-    """What the report advises on a recompile: it knows of all recompiles of the function, and of the callers."""
-    told = (each for each in explanation.findings if each.rule.is_recompile and item.compile_id in each.compile_ids)
-    return tuple(advice for finding in told for advice in finding.advice)
+def _told(item: Recompile, explanation: Explanation) -> list[Finding]:
+    """What the report tells of a recompile: it knows of all recompiles of the function, and of the callers."""
+    return [each for each in explanation.findings if each.rule.is_recompile and item.compile_id in each.compile_ids]
+
+
+def _place(item: Recompile, told: Sequence[Finding], project: Project) -> tuple[str | None, Span]:
+    """The file in the project, if there is one, and the place of a recompile. Of a function that torch wraps
+    (`torch.no_grad`) that is the function, of one of torch's own the line that calls it, which has no file to change.
+    """
+    own = Span(item.file, item.line)
+    if project.relative(item.file) is None and told:
+        own = told[0].entry or told[0].span
+        return None if told[0].entry else project.relative(own.file), own
+    return project.relative(item.file), own
 
 
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:
     found_at = next((each.user_stack for each in explanation.compiles if each.compile_id == item.compile_id), ())
     stack = _in_project(found_at, project)
-    span, found = Span(item.file, item.line), []
+    found: list[FixProblem] = []
     computed = computed_names(explanation.sources.get(item.file or ""), item.line)
     cases = cases_of(item, computed, sources=explanation.sources)
     facts = [change.fact for case in cases for change in case.changes]
     needed = _needed(item.compile_id, explanation, project)
-    given = _told(item, explanation)
+    told = _told(item, explanation)
+    file, span = _place(item, told, project)
+    given = tuple(advice for finding in told for advice in finding.advice)
     for case in cases:
         own = advise_on((case,), explanation.run.torch)  # once: a list of a thousand numbers is one case
         advice = tuple(each for each in own if each in given) or given or own
@@ -200,7 +212,7 @@ def _recompile_problems(item: Recompile, explanation: Explanation, project: Proj
                 FixProblem(
                     kind="recompile",
                     identity=f"recompile {item.function}: {change.sort} {fact.source or fact.guard}",
-                    file=project.relative(item.file),
+                    file=file,
                     span=span,
                     function=item.function,
                     compile_id=item.compile_id,

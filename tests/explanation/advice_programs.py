@@ -15,6 +15,7 @@ import io
 import logging
 import math
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -889,6 +890,28 @@ def sleeps_afterwards(compile_: Compile) -> list[Any]:
     result = compile_(lambda v: (v + 1) * 2)(x)
     time.sleep(0)
     return [result]
+
+
+class Settings:
+    def __init__(self, **content: float) -> None:
+        self._content = content
+
+    def __getattr__(self, name: str) -> float:
+        return object.__getattribute__(self, "_content")[name]
+
+
+def reads_settings(v: torch.Tensor, settings: Any) -> torch.Tensor:
+    return (v + 1) * settings.rate
+
+
+def asks_for_the_size_of_what_is_made(v: torch.Tensor) -> torch.Tensor:
+    half = v + 1
+    return half * sys.getsizeof(half)
+
+
+def asks_between(compile_: Compile) -> list[Any]:
+    half = compile_(lambda v: v + 1)(x)
+    return [compile_(lambda v, size: v * size)(half, sys.getsizeof(half))]
 
 
 def opens_a_file(v: torch.Tensor) -> torch.Tensor:
@@ -3435,6 +3458,11 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "includes_a_header": (compiled_with("-include lent.h"), compiled_with("-include lent.h", found=True)),
     "failing_backend": (with_backend(no_luck), with_backend("eager")),
     "sleeps": (calls(sleeps, (x,)), sleeps_afterwards),
+    "reads_a_computed_attribute": (
+        calls(reads_settings, (x, Settings(rate=2.0))),
+        calls(reads_settings, (x, SimpleNamespace(rate=2.0))),
+    ),
+    "asks_for_the_size_of_what_is_made": (calls(asks_for_the_size_of_what_is_made, (x,)), asks_between),
     "opens_a_file": (calls(opens_a_file, (x,)), opens_before),
     "asks_for_the_threads": (calls(asks_for_the_threads, (x,)), asks_before),
     "copies_a_module": (calls(copies_a_module, (x,)), copies_before),
@@ -3695,6 +3723,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "a_float_as_alpha": (
         calls(lambda v, s: torch.add(v, y, alpha=s), (x, 2.5), (x, 3.5), (x, 4.5)),
         calls(lambda v, s: v + s * y, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
+    ),
+    "a_float_as_negative_alpha": (
+        calls(lambda v, s: torch.add(v * s, y, alpha=-s), (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
+        calls(lambda v, s: v * s + y * -s, (x, 2.5), (x, 3.5), (x, 4.5), dynamic=True),
     ),
     "a_float_for_clamp": (
         calls(lambda v, s: v.clamp(max=s), (x, 0.5), (x, 1.5), (x, 2.5)),

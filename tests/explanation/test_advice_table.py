@@ -46,7 +46,13 @@ OPTIONS = dict.fromkeys(
 )
 PROGRAMS = {**COMPILED, **EXPORTED}
 # AOTAutograd does a part of what the advice on these is about. What follows the advice has to hold with it anyway.
-BY_AUTOGRAD = ("is_given_to_a_transform", "breaks_in_a_transform", "a_float_as_alpha", "a_float_for_clamp")
+BY_AUTOGRAD = (
+    "a_float_as_negative_alpha",
+    "is_given_to_a_transform",
+    "breaks_in_a_transform",
+    "a_float_as_alpha",
+    "a_float_for_clamp",
+)
 SHAPES = {"force_parameter_static_shapes": True, "force_nn_module_property_static_shapes": True}
 CATALOGUE: tuple[Remedy[Any], ...] = (
     *REMEDIES.values(),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -267,3 +270,30 @@ def test_a_backward_is_no_break_to_end_under_compiled_autograd(tmp_path: Path) -
         said = advice(tmp_path, trains)
     assert [text for _, text in said if "this break is expected" in text]
     assert not [text for _, text in said if "after the compiled call" in text]
+
+
+def test_an_operator_or_a_method_of_a_list_is_no_custom_operator(tmp_path: Path) -> None:
+    def scales(x: torch.Tensor) -> torch.Tensor:
+        return x * math.ceil(x.shape[0] * random.uniform(1, 2))
+
+    texts = [each.text for item in recorded(tmp_path, scales).findings for each in item.advice]
+    assert texts
+    assert not any(said in "".join(texts) for said in ("custom_op", "assume_constant_result"))
+    skipped = "Dynamo does not know how to trace the builtin `<unknown module>.list.append.` This function is either a "
+    skipped += (
+        "Python builtin (e.g. _warnings.warn) or a third-party C/C++ Python extension (perhaps created with pybind)."
+    )
+    kind = "Attempted to call function marked as skipped"
+    texts = [each.text for each in given(a_break(gb_id="GB0007", gb_type=kind, explanation=skipped))]
+    assert texts
+    assert not any(said in "".join(texts) for said in ("custom_op", "assume_constant_result"))
+
+
+def test_a_call_on_what_the_function_makes_cannot_stand_before_it(tmp_path: Path) -> None:
+    def sized(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y + sys.getsizeof(y)
+
+    texts = "".join(text for _, text in advice(tmp_path, sized))
+    assert "pass the result in" not in texts
+    assert "This takes `y`, which the function makes." in texts

@@ -55,6 +55,19 @@ def ended(folder: Path, end: str) -> tuple[Explanation, str]:
     return made, explanation_text(made)
 
 
+def test_a_call_that_the_stance_refuses_is_told_by_what_changed() -> None:
+    torch._dynamo.reset()
+    double = torch.compile(lambda x: x * 2, backend="eager")
+    double(torch.ones(4))
+    with pytest.raises(RuntimeError) as raised, torch.compiler.set_stance("fail_on_recompile"):
+        double(torch.ones(1))
+    end = RunEnd("builtins.RuntimeError", str(raised.value), (Frame(FILE, 3, "main"),))
+    (finding,) = program_findings(records(run=a_run(exit_code=1), end=end), ())
+    assert finding.title.endswith("and the stance is `fail_on_recompile`: x.size()[0] changed")
+    assert finding.cause == "x.size()[0] was 4, now 1"
+    assert "torch always compiles sizes 0 and 1 apart" in finding.advice[0].text
+
+
 def test_a_gradient_of_a_compiled_backward_is_to_be_taken_inside(tmp_path: Path) -> None:
     def cube(x: torch.Tensor) -> torch.Tensor:
         return x**3

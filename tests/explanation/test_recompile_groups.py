@@ -14,6 +14,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 import dynadiag
+from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rebinding import assignment, counted_inside
@@ -520,3 +521,100 @@ def test_a_count_that_is_assigned_is_counted_by_the_compiled_code() -> None:
     assert counted_inside(counted, {"p.py": "\n".join(lines)}) == Span("p.py", 3)
     other = a_failure("G['other']['a'] == 1", file="p.py", line=4)
     assert counted_inside(other, {"p.py": "\n".join(lines)}) is None
+
+
+def test_a_size_that_met_a_new_tensor_once_is_no_number_of_the_code(tmp_path: Path) -> None:
+    def step(v: torch.Tensor, batch: Batch, extra: torch.Tensor) -> torch.Tensor:
+        return v * 2 + extra if batch.kind == "decode" else v.cumsum(0)
+
+    sizes = ((6, "extend"), (2, "decode"), (3, "decode"), (9, "extend"))
+    items = found(tmp_path, step, *((torch.ones(n), Batch(kind), torch.ones(n)) for n, kind in sizes))
+    advice = "".join(map(advice_of, items))
+    assert "as a number" not in advice
+    assert "Sizes change: `torch.compile(..., dynamic=True)`" in advice
+
+
+def test_a_branch_on_what_is_computed_of_a_size_is_no_chance(tmp_path: Path) -> None:
+    def halves(v: torch.Tensor) -> torch.Tensor:
+        return v[: v.shape[0] // 2 * 2] if v.shape[0] // 2 * 2 != v.shape[0] else v * 2
+
+    *_, item = found(tmp_path, halves, *((torch.ones(n),) for n in (4, 6, 7)))
+    assert "went together" not in advice_of(item)
+    assert "a branch on it" in advice_of(item)
+
+
+def test_a_dict_with_fewer_keys_is_one_change(tmp_path: Path) -> None:
+    def total(feats: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack(list(feats.values())).sum()
+
+    (item,) = found(tmp_path, total, ({"a": x, "b": x, "c": x},), ({"a": x},))
+    assert item.title.endswith("feats changed")
+    assert len(item.advice) == 1
+    assert "other keys" in advice_of(item)
+
+
+class Holder:
+    def __init__(self, **items: Any) -> None:
+        self.items = items
+
+
+def test_a_dict_that_an_object_holds_is_filled_before(tmp_path: Path) -> None:
+    def step(v: torch.Tensor, held: Holder) -> torch.Tensor:
+        return v * held.items["w"]["step"] + len(held.items)
+
+    held = Holder(w={"step": 1})
+    compiled = torch.compile(step, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        compiled(x, held)
+        held.items |= {"w": {"step": 2}, "b": {"step": 1}}
+        compiled(x, held)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        (item,) = [each for each in explain(recording).findings if each.severity != "note"]
+    assert "held.items was length 1, now length 2" in "".join(each.text for each in item.evidence)
+    assert "another number of items than in the call before" in advice_of(item)
+
+
+def test_an_item_that_a_cache_drops_is_no_attribute_to_define() -> None:
+    (advice,) = advise_on(cases_of(a_recompile("L['self'].cache[4] exists")))
+    assert advice.text.startswith("What `self.cache` contains changed")
+    (advice,) = advise_on(cases_of(a_recompile("L['self'].table exists")))
+    assert "(in `__init__`)" in advice.text
+
+
+def test_tensors_that_come_and_go_have_one_paragraph(tmp_path: Path) -> None:
+    def either(a: torch.Tensor | None, b: torch.Tensor | None, rate: float) -> torch.Tensor:
+        return (x if a is None else a * 2) + (x if b is None else b * 3) * rate
+
+    (item,) = found(tmp_path, either, (x, None, 0.5), (None, x, 0.25))
+    none, rate = item.advice
+    assert none.text.startswith("`a`, `b` were None in one call")
+    assert "float `rate`" in rate.text
+
+
+def test_a_closed_over_integer_that_becomes_a_symbol_has_its_name(tmp_path: Path) -> None:
+    def loss(step: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        return lambda v: v * step if step % 2 == 0 else v + step
+
+    def train(fn: Callable[[torch.Tensor], torch.Tensor], v: torch.Tensor) -> torch.Tensor:
+        return fn(v)
+
+    first, other = found(tmp_path, train, *((loss(step), x) for step in (2, 3, 4)))
+    assert "one compile for each" not in advice_of(first)
+    assert "`step` changed. From now on torch makes such an integer a symbol" in advice_of(first)
+    assert other.title.endswith(": `(step % 2) != 0` no longer holds")
+
+
+def test_the_object_of_a_bound_method_changes_with_it(tmp_path: Path) -> None:
+    (case,) = cases_of(a_recompile("L['batch'].mode == 1", "L['batch'].mode.is_exact.__self__ == 1"))
+    assert [change.fact.source for change in case.changes] == ["L['batch'].mode"]
+
+
+def test_parameters_of_another_instance_are_expected_to_differ(tmp_path: Path) -> None:
+    small, large = (torch.nn.Linear(n, n) for n in (3, 4))
+
+    def call(layer: torch.nn.Linear, v: torch.Tensor) -> torch.Tensor:
+        return layer(v)
+
+    (item,) = found(tmp_path, call, (small, torch.ones(2, 3)), (large, torch.ones(2, 4)))
+    assert "is a parameter of another instance" in advice_of(item)
+    assert "Expect one compile for each instance" in advice_of(item)

@@ -272,3 +272,19 @@ def test_what_math_asks_of_a_number_is_asked_of_the_tensor_by_torch(tmp_path: Pa
         (item,) = told(tmp_path, zeroes, fullgraph=False)
     assert "torch.where(torch.isnan(loss) != 0, a, b)" in item.advice[0].text
     assert "math." not in "".join(each.text for each in item.advice)
+
+
+def test_what_the_function_goes_on_with_is_not_only_kept(tmp_path: Path) -> None:
+    def gathers(x: torch.Tensor) -> torch.Tensor:
+        parts = []
+        for part in x.split(x.int().tolist()):
+            if part.shape[0] == 0:
+                parts.append(torch.zeros(()))
+            else:
+                parts.append(part.mean())
+        return torch.stack(parts)
+
+    config.capture_scalar_outputs = True
+    (item,) = told(tmp_path, gathers, fullgraph=False)
+    assert "part.shape[0] == 0" in (item.cause or "")
+    assert "only shows or keeps" not in "".join(each.text for each in item.advice)

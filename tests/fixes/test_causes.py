@@ -67,19 +67,61 @@ def run():
 """
 
 
+def the_problems(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> tuple[FixProblem, ...]:
+    """The causes in a run of a program, whose module is imported and ``run()``."""
+    file = folder / f"{name}.py"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    torch._dynamo.reset()
+    with dynadiag.record(folder / "run.dynadiag"):
+        importlib.import_module(name).run()
+    monkeypatch.delitem(sys.modules, name)
+    with dynadiag.open(folder / "run.dynadiag") as recording:
+        return problems.problems_of(explain(recording), Project.of(Program(str(file))))
+
+
 def test_a_size_is_met_where_its_number_is_needed_not_where_its_tensor_is_used_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "sized_main.py"
-    file.write_text(SIZED)
-    monkeypatch.syspath_prepend(tmp_path)
-    torch._dynamo.reset()
-    with dynadiag.record(tmp_path / "run.dynadiag"):
-        importlib.import_module("sized_main").run()
-    monkeypatch.delitem(sys.modules, "sized_main")
-    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
-        (problem,) = problems.problems_of(explain(recording), Project.of(Program(str(file))))
+    (problem,) = the_problems(tmp_path, monkeypatch, "sized_main", SIZED)
     assert (problem.source, problem.guarded) == ("L['x'].size()[0]", Span("sized_main.py", 7))
+
+
+WRAPPED = """import torch
+
+
+class Optimizer:
+    @torch.no_grad()
+    def step(self, parameter, names):
+        return parameter * len(names)
+
+
+def run():
+    step = torch.compile(Optimizer().step, backend="eager")
+    for names in (["a"], ["a", "b"]):
+        step(torch.ones(3), names)
+"""
+OF_TORCH = """import torch
+
+
+def run():
+    double = torch.compile(torch.nn.Sequential(torch.nn.ReLU()), backend="eager")
+    double(torch.ones(3))
+    double(torch.ones(3, 3))
+"""
+
+
+def test_a_recompile_of_a_function_that_torch_wraps_is_at_that_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (problem,) = the_problems(tmp_path, monkeypatch, "wrapped_main", WRAPPED)
+    assert (problem.file, problem.span.line) == ("wrapped_main.py", 6)
+
+
+def test_a_recompile_of_a_module_of_torchs_is_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (problem,) = the_problems(tmp_path, monkeypatch, "called_main", OF_TORCH)
+    assert problem.file is None
+    assert problem.span == Span(str(tmp_path / "called_main.py"), 7)
 
 
 def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:

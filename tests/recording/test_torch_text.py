@@ -137,12 +137,19 @@ def test_an_attribute_that_is_gone_is_no_device() -> None:
         ("(L['x'].size()[1] % 8) == 0", "multiple", ("L['x'].size()[1]",)),
         ("(L['x'].size()[1] // 2) == 4", "number", ("L['x'].size()[1]",)),
         ("L['x'].size()[0] == L['y'].size()[0]", "together", ("L['x'].size()[0]", "L['y'].size()[0]")),
+        ("((-1)*L['lr']) == (-0.02)", "number", ("L['lr']",)),
+        ("2*(L['x'].size()[1] // 2) == L['x'].size()[1]", "range", ("L['x'].size()[1]",)),
         ("L['s'] > 0.0", "range", ("L['s']",)),
     ],
 )
 def test_what_an_expression_demands(text: str, index: str, terms: tuple[str, ...]) -> None:
     failure = read_condition(text)
     assert (failure.part, failure.index, failure.terms) == ("shape", index, terms)
+
+
+def test_a_key_that_is_gone_is_one_of_the_keys() -> None:
+    failure = read_condition("list(dict.keys(L['feats']))[2] exists")
+    assert (failure.part, failure.subject) == ("keys", "L['feats']")
 
 
 def test_a_failure_of_an_old_recording_has_its_facts_again() -> None:

@@ -40,6 +40,7 @@ class DigestContext:
         self.objects: dict[str, Any] = {}  # compile id -> the number of the object that each local was
         self.guarded_names: dict[tuple[str, str], str] = {}  # compile id, source -> the code that is guarded on
         self.symbol_values: dict[tuple[str, str], str] = {}  # compile id, source -> the value that it was compiled with
+        self.variables: dict[str, dict[str, str]] = {}  # number of a frame -> sources of closed-over variables, named
         self.raised: set[str] = set()  # compiles that ended in a break which torch raised
         self.fatal: set[str | None] = set()  # ids of the breaks that torch raised
         self.stacks: dict[str, tuple[Frame, ...]] = {}  # compile id -> the user's frames down to the compiled one
@@ -54,6 +55,10 @@ class DigestContext:
         """
         times = self._times_used.get(compile_id)
         return compile_id if times is None else f"{compile_id}#{times}"
+
+    def variables_of(self, compile_id: str) -> dict[str, str]:
+        """Return the sources of variables that functions close over, each with its name, as the frame's guards say."""
+        return self.variables.setdefault(compile_id.partition("/")[0], {})
 
     def reuse_id(self, compile_id: str) -> None:
         """Note that this id now means another compile."""

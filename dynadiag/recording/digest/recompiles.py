@@ -14,7 +14,7 @@ from dynadiag.recording.digest.context import DigestContext, Payload, Reader
 from dynadiag.recording.json_values import int_or_none, list_or_empty, text_or_none
 from dynadiag.recording.records import Event, GuardFailure, Record
 from dynadiag.recording.torch_text.guards import completed, read_failure
-from dynadiag.recording.torch_text.sources import local_name, with_variable
+from dynadiag.recording.torch_text.sources import local_name, source_text, with_variable
 
 _REASON = re.compile(r"^(?P<against>[!\d/]+): (?P<reason>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(\S+):(\d+) in (\S+)")
@@ -66,7 +66,7 @@ def _recorded_failure(context: DigestContext, item: dict[str, Any], call: dict[s
     elif made.was is None and made.part in ("identity", "value"):
         made = replace(made, was=context.guarded_names.get((context.unique_id(made.against), made.source or "")))
     return replace(
-        _with_variable(made, str(item.get("comment", ""))),
+        _with_variable(context, made, str(item.get("comment", ""))),
         file=text_or_none(item.get("file")) or file,
         line=int_or_none(item.get("line")) or line,
         owner_was=_owner(context.objects.get(context.unique_id(made.against)), made),
@@ -117,12 +117,26 @@ def _parse_reason(context: DigestContext, text: str) -> tuple[GuardFailure, ...]
     full = _SHORT_NAME.sub(r"L['\1']", source) if source else None
     comment = reason.partition("  # ")[2]
     file, line = (frames[-1][0], int(frames[-1][1])) if frames else _user_line(context, comment, match["against"], full)
-    return tuple(replace(_with_variable(failure, comment), file=file, line=line) for failure in failures)
+    return tuple(replace(_with_variable(context, each, comment), file=file, line=line) for each in failures)
 
 
-def _with_variable(failure: GuardFailure, comment: str) -> GuardFailure:
-    """The failure, with the name of the variable that a function closes over."""
+def _with_variable(context: DigestContext, failure: GuardFailure, comment: str) -> GuardFailure:
+    """The failure, with the name of the variable that a function closes over.
+
+    torch's comment on a condition has no name. One of the guards that failed before may have it.
+    """
+    known = context.variables_of(failure.against)
+    if failure.part == "shape":
+        guard = failure.guard
+        for cell, named in known.items():
+            guard = guard.replace(cell, source_text(named))
+        source, subject, *terms = (
+            known.get(each or "", each) for each in (failure.source, failure.subject, *failure.terms)
+        )
+        return replace(failure, guard=guard, source=source, subject=subject, terms=tuple(filter(None, terms)))
     source, subject = (name and with_variable(name, comment) for name in (failure.source, failure.subject))
+    if failure.source and source and failure.source != source:
+        known[failure.source] = source
     return replace(failure, source=source, subject=subject)
 
 

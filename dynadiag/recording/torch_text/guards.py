@@ -28,6 +28,7 @@ CHANGING_KINDS = frozenset(
 # Guards on marks of `mark_dynamic` and its like: five for each tensor, and only a program that sets marks changes them.
 MARK_KIND = "DIMENSION_DYNAMIC_MARKING_GUARD"
 _ENTRY = re.compile(r"^\[?!?\d[\d/]*\]?: ")  # "0/1: ", the cached entry that a reason belongs to
+_REFUSED = re.compile(r"^\s*- (?P<against>\d+/\d+): (?P<reason>.*?)\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"\s+# ")  # before the user's line, which torch quotes
 _STACK = "\nUser stack trace:"
 _TENSOR = r"tensor '(?P<source>.*)' "
@@ -62,6 +63,7 @@ _TEXTS = tuple(
         (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
         (r"\S+ is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
+        (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\)\[\d+\]) exists", "keys"),
         (r"(?P<source>.+) exists", "presence"),
         (r"(?P<absent>not )?(?:no_)?hasattr\((?P<source>.+), '?(?P<index>\w+)'?\)", "presence"),
         (r"___tuple_iterator_len\((?P<source>.+)\) == (?P<was>\d+)", "length"),
@@ -226,6 +228,14 @@ def read_failure(text: str, against: str, **known: Any) -> tuple[GuardFailure, .
     return tuple(replace(each, against=against, **known) for each in failures)
 
 
+def refused_call(message: str) -> tuple[GuardFailure, ...] | None:
+    """What the cached entries failed by, where the stance "fail_on_recompile" refused a call; None for other errors."""
+    if "torch.compile stance is 'fail_on_recompile'" not in message:
+        return None
+    reasons = _REFUSED.finditer(message)
+    return tuple(each for found in reasons for each in read_failure(found["reason"], found["against"]))
+
+
 def completed(failure: GuardFailure) -> GuardFailure:
     """A failure without a part, as recordings have it that were made before 0.2, with what its text and source say."""
     read = read_condition(condition_of(failure.guard))
@@ -383,9 +393,9 @@ def _shape_of(text: str, part: str, _found: dict[str, Any]) -> GuardFailure:
         else "multiple"
         if re.fullmatch(r"\(?.* % \d+\)? == 0", text)
         else "number"
-        if re.search(r"== -?[\d.]+(e[-+]?\d+)?$", text)
+        if re.search(r"== \(?-?[\d.]+(e[-+]?\d+)?\)?$", text)
         else "together"
-        if "==" in text
+        if all(re.fullmatch(r"[^\s*]+ == [^\s*]+", part) for part in text.split(" and "))
         else "range"
     )
     return _made(text, part, source=terms[0] if terms else None, subject=_one_subject(terms), index=index, terms=terms)
