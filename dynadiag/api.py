@@ -88,8 +88,7 @@ def _recorded(
     finally:
         if os.getpid() == pid:
             how = {"code": 0 if error is None else 1, "notes": notes}
-            footer = run_footer(began, error, source=source) | {"imports": recorder.later_imports.spans}
-            _finish_recording(recorder, path, recorder.named(footer), how)
+            _finish_recording(recorder, path, recorder.named(run_footer(began, error, source=source)), how)
 
 
 def _finish_recording(recorder: Recorder, path: Path, footer: dict[str, Any], how: dict[str, Any]) -> None:

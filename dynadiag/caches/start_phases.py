@@ -16,6 +16,7 @@ from dynadiag.explanation.source import event_data, first_event_data
 from dynadiag.recording.json_values import json_object, list_or_empty
 from dynadiag.recording.reader import Recording
 
+_PROGRAM, _WITH_IMPORTS = "the program itself", "the program, and later imports"
 _CPP, _WAITING = "C++ compiles", "waiting for compiles"
 _SEVERAL = 1.05  # at once on average
 PHASES = (
@@ -31,7 +32,8 @@ PHASES = (
     _WAITING,
     "autotuning",
     "other compiling",
-    "the program itself",
+    _PROGRAM,
+    _WITH_IMPORTS,
 )
 # The first that matches a section's name; torch 2.11 to 2.15.
 _SECTIONS = (
@@ -87,11 +89,12 @@ def start_phases(recording: Recording) -> StartPhases:
     sections = [(each.start, each.end) for each in found if each.outermost]
     compiling = _union(sections)
     total, before = _process_seconds(recording)
-    importing = before + _union([*sections, *_later_imports(recording)]) - compiling
+    later = _later_imports(recording)
+    importing = before + _union([*sections, *(later or ())]) - compiling
     rest = None if total is None else total - importing - compiling
     phases = [StartPhase("import", importing)] if importing else []
     phases += _phases(found)
-    phases += [StartPhase("the program itself", rest)] if rest and rest > 0 and found else []
+    phases += [StartPhase(_WITH_IMPORTS if later is None else _PROGRAM, rest)] if rest and rest > 0 and found else []
     return StartPhases(total, tuple(phases))
 
 
@@ -154,12 +157,12 @@ def _process_seconds(recording: Recording) -> tuple[float | None, float]:
     return float(known[-1]), max(0.0, float(known[-1]) - recorded)
 
 
-def _later_imports(recording: Recording) -> Iterator[tuple[float, float]]:
-    """When torch imported parts of itself after ``import torch``."""
-    for span in list_or_empty(first_event_data(recording, "dynadiag_end").get("imports")):
-        match span:
-            case [float(began), float(ended)]:
-                yield began, ended
+def _later_imports(recording: Recording) -> list[tuple[float, float]] | None:
+    """When torch imported parts of itself after ``import torch``; None where that was not timed."""
+    spans = first_event_data(recording, "dynadiag_end").get("imports")
+    timed = (each for each in list_or_empty(spans) if isinstance(each, list) and len(each) == 2)
+    known = [(began, ended) for began, ended in timed if isinstance(began, float) and isinstance(ended, float)]
+    return known if isinstance(spans, list) else None
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:

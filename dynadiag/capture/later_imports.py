@@ -31,13 +31,7 @@ class LaterImports:
 
     def start(self) -> None:
         """Time the imports from now on."""
-        if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-
-    def stop(self) -> None:
-        """Time no further import."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        sys.meta_path.insert(0, self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -18,6 +18,7 @@ from typing import Any
 
 from dynadiag.capture import settings as settings_
 from dynadiag.capture.exports import describe_ending_failure
+from dynadiag.capture.later_imports import LaterImports
 from dynadiag.capture.recorder import Recorder
 from dynadiag.capture.run_metadata import (
     ending_exception,
@@ -68,6 +69,9 @@ def record_this_process() -> None:
         _watch_values(recorder, settings.values)
     if settings.live:
         _watch()
+    if settings.imports:
+        recorder.later_imports = LaterImports()
+        recorder.later_imports.start()
     atexit.register(_end_recording, recorder, began)
     _end_with_multiprocessing_worker(recorder, began)
 
@@ -167,14 +171,13 @@ def _end_recording(recorder: Recorder, started: float) -> None:
             recorder.record_later_calls()
             recorder.record_exception(error)
             footer = run_footer(started, error, source=recorder.keeps_source)
-            footer["imports"] = recorder.later_imports.spans
+            if recorder.later_imports is not None:
+                footer["imports"] = recorder.later_imports.spans
             for frame in footer["stack"][-1:]:
                 recorder.record_source(frame["file"], {})
             recorder.record_program()
             recorder.record_packages()
-            recorder.note(
-                "end", footer | {"imports": recorder.later_imports.spans}
-            )  # the last event: from then on others may fold the journal
+            recorder.note("end", footer)  # the last event: from then on others may fold the journal
         recorder.stop()
     except Exception as error:  # noqa: BLE001 - the interpreter would print a traceback of ours at the program's end
         recorder.give_up(error)

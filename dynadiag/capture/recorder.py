@@ -69,7 +69,7 @@ class Recorder(logging.Handler):
         self._started = time.time()
         self.collectives = CollectiveRecorder(self)
         self.later_calls = LaterCalls()
-        self.later_imports = LaterImports()
+        self.later_imports: LaterImports | None = None  # where these are timed
         self._looked_at: set[str] = set()  # modules of which it is known whether they are of a package
         self.objects = ObjectNumbers()
         self._warm: str | None = None  # the payload of the mark of the warm-up's end, of this process or its parent
@@ -87,7 +87,6 @@ class Recorder(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the program is recorded without its exports
             self._note_missed("export", error, {})
         self.collectives.start()
-        self.later_imports.start()
         if self._journal is not None:
             self._note_unseen_collectives(self._journal)
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).addHandler(self._cuda_graph_handler)
@@ -260,7 +259,6 @@ class Recorder(logging.Handler):
             torch_exports.stop_listening_for_exports(self._on_export)
         self.collectives.stop()
         self.later_calls.stop()
-        self.later_imports.stop()
         logging.getLogger(torch_private.CUDA_GRAPH_LOGGER).removeHandler(self._cuda_graph_handler)
 
     def _on_skipped_frame(self, code: CodeType, reason: str) -> None:

@@ -32,6 +32,7 @@ class Settings:
     import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
     The main process is ended after ``stop_after`` calls, or ``stop_seconds``. Without ``codegen`` what Inductor would
     compile runs as AOTAutograd leaves it. ``after`` is the number of calls of the warm-up.
+    With ``imports`` it is timed what torch imports of itself later.
     With ``values``, the fields of `dynadiag.capture.settings.ValueOptions`, the values of compiled calls are kept.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     codegen: bool = True
     after: int | None = None
     values: dict[str, Any] | None = None
+    imports: bool = False
 
     def environment(self, folder: str) -> dict[str, str]:
         """Return the variables that make a child process record itself into ``folder``."""

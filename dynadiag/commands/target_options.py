@@ -247,10 +247,10 @@ def run_recorded(
 ) -> LaunchedProgram:
     """Run a program and record it. ``recording`` is written, and what it replaces kept, until `LaunchedProgram.keep`.
 
-    With ``caches`` its compiler caches are in that folder. ``streams`` are the descriptors of its stdout
-    and stderr where these are not ours, ``limit`` the seconds after which it is killed, ``options`` of torch
-    are set before it begins. With `RecordOptions.prints_document` its stdout goes to stderr: ours is for the document
-    alone.
+    With ``caches`` its compiler caches are in that folder, and what torch imports later is timed. ``streams`` are the
+    descriptors of its stdout and stderr where these are not ours, ``limit`` the seconds after which it is killed,
+    ``options`` of torch are set before it begins. With `RecordOptions.prints_document` its stdout goes to stderr: ours
+    is for the document alone.
 
     Raises `TargetError`, and leaves no recording, if a function must be imported and cannot be.
     """
@@ -259,7 +259,8 @@ def run_recorded(
         raise DynadiagError(
             f"{whole_values}: values of an earlier run are there; remove them, or name another recording"
         )
-    settings = replace(how.settings(program.text, whole_values), options=dict(options or {}))
+    settings = how.settings(program.text, whole_values)
+    settings = replace(settings, options=dict(options or {}), imports=caches is not None)
     if how.prints_document and streams[0] is None:
         streams = common.STDERR, streams[1]
     gpu = gpu_spec(how.gpu).name if how.gpu else ""
