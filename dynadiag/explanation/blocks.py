@@ -252,7 +252,20 @@ def only_raises(source: str | None, span: Span) -> bool:
 
     What a ``try`` of the same function catches does not leave it.
     """
-    tests = nodes_of(source, ast.If) if not is_caught(enclosing_function(source, span.line), span.line) else []
+    return _raises(source, span) and not is_caught(enclosing_function(source, span.line), span.line)
+
+
+def raises_into_except(source: str | None, span: Span) -> bool:
+    """Whether a place is such a condition in a ``try`` that catches it, behind which the function only returns."""
+    function = enclosing_function(source, span.line)
+    if not is_caught(function, span.line) or not _raises(source, span) or isinstance(function, ast.Lambda):
+        return False
+    behind = [node for node in function.body if node.lineno > (span.line or 0)] if function is not None else []
+    return all(isinstance(node, ast.Return) for node in behind)
+
+
+def _raises(source: str | None, span: Span) -> bool:
+    tests = nodes_of(source, ast.If)
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
     return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
 

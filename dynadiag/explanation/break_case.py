@@ -27,6 +27,7 @@ from dynadiag.explanation.blocks import (
     looped_result,
     made_before,
     only_raises,
+    raises_into_except,
     registers_hook,
     subscript_at,
     unsplittable_block,
@@ -296,6 +297,11 @@ class BreakCase:
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def raises_into_except(self) -> bool:
+        """Whether one side of the branch only raises what the function itself catches, at its end."""
+        return self.is_branch and raises_into_except(self.source, self.item.span)
 
     @property
     def masked_write(self) -> str | None:

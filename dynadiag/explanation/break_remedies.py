@@ -246,6 +246,13 @@ _RULES = (
         trials=(Trial("raises_on_values", case="GB0170"),),
     ),
     Remedy(
+        "branch.caught",
+        "One side only raises, and the function itself catches it: return the condition, and do what stands under "
+        "`except` after the compiled call.",
+        when(theirs, lambda case: case.raises_into_except and not case.is_exported),
+        trials=(Trial("catches_at_its_end", case="GB0170"),),
+    ),
+    Remedy(
         "branch.afterwards",
         "Return the condition, `{condition}`, and do what stands under it after the compiled call: it only shows or "
         "keeps something.",
@@ -547,7 +554,9 @@ _RULES = (
         "shape.counts",
         "Where no value is as large as `{length}`, count into a tensor whose length torch knows: "
         "`{counted}.new_zeros({length}).scatter_add(0, {counted}, torch.ones_like({counted}))`. That takes int64.",
-        lambda case: _counts(case) if theirs(case) and is_kind(_DYNAMIC_SHAPE)(case) else None,
+        lambda case: (
+            _counts(case) if theirs(case) and is_kind(_DYNAMIC_SHAPE)(case) and not _becomes_list(case) else None
+        ),
         trials=(Trial("counts_values", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(
@@ -572,7 +581,7 @@ _RULES = (
         "shape.list",
         "A list needs a length that tracing knows: `capture_dynamic_output_shape_ops` makes the compile fail at "
         "`.tolist()`. Make the list outside of the compiled function, and pass it in.",
-        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list, lambda case: _counts(case) is None),
+        when(theirs, is_kind(_DYNAMIC_SHAPE), _becomes_list),
         trials=(Trial("lists_the_counts", case=_DYNAMIC_SHAPE),),
     ),
     Remedy(

@@ -112,6 +112,12 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
     return None
 
 
+def picks_by_name(fact: GuardFailure, sources: Mapping[str, str]) -> bool:
+    """Whether the line of a guard picks an item by a variable, which may hold the number: no list takes a symbol."""
+    nodes = _nodes_at(fact, sources)
+    return any(isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) for node in nodes)
+
+
 def number_sizes(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:
     """Where the function whose guard reads an integer slices by it, or gives it to a call that takes sizes."""
     function = enclosing_function(sources.get(fact.file or ""), fact.line)

@@ -17,6 +17,7 @@ from dynadiag.explanation.rebinding import (
     keyword_at_times,
     number_sizes,
     number_use,
+    picks_by_name,
     set_inside,
     takes_out_again,
 )
@@ -54,7 +55,8 @@ class RecompileCase:
     - ``added``: the key that the compiled code itself adds to the container (None of a list), and where; None where it
       ``takes_out`` items as well, since then nothing is known of their number.
     - ``key_of``: the dict that the value is a key of, and where; ``use``: what an integer is for (`number_use`), the
-      branch that it ``decides``, and where it ``sizes`` a slice or a tensor.
+      branch that it ``decides``, and where it ``sizes`` a slice or a tensor; ``picks_by_name``: it may be the index at
+      the guard's line.
     - ``counted``: where the compiled code itself adds to a number that is a global, or in one.
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
@@ -77,6 +79,7 @@ class RecompileCase:
     takes_out: bool = False
     key_of: tuple[str, Span] | None = None
     use: tuple[str, Span] | None = None
+    picks_by_name: bool = False
     decides: Span | None = None
     sizes: Span | None = None
     counted: Span | None = None
@@ -228,6 +231,7 @@ def cases_of(
             takes_out=takes_out,
             key_of=key_place(together[0].fact, sources),
             use=number_use(together[0].fact, sources),
+            picks_by_name=picks_by_name(together[0].fact, sources),
             decides=decided_by(together[0].fact, sources),
             sizes=number_sizes(together[0].fact, sources),
             counted=counted_inside(together[0].fact, sources),

@@ -56,8 +56,8 @@ _AS_INPUT = (
 )
 _OF_NUMBER = "Each value is compiled apart, whatever `dynamic` is: the step needs the number itself"
 TENSOR_INSTEAD = (
-    "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill` and `full` do; as "
-    "`alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor may break the graph)"
+    "pass a tensor where the operator takes one (`clamp`, `pow`, `lerp`, `where`, `masked_fill`, `full` and "
+    "`bernoulli_` do; as `alpha`, `value`, `p`, `eps` or `beta`, or in a branch, a tensor may break the graph)"
 )
 ARITHMETIC = (
     "Numbers that only `+`, `-`, `*` and `/` use are inputs of the graph: write `a + s * b` for "
@@ -96,7 +96,8 @@ def _of_instances(case: RecompileCase) -> Slots:
     option = ", or set `torch._dynamo.config.allow_unspec_int_on_nn_module = True`: a number is then a symbol"
     of_module = is_int and case.fact.base in _OF_MODULE
     noun = "an integer" if is_int else "a value"
-    return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if of_module else "")
+    helps = of_module and not case.picks_by_name
+    return slots_if(fits and case.use is None, noun=noun, name=case.name, option=option if helps else "")
 
 
 def _nouns(case: RecompileCase, noun: str) -> Subject:

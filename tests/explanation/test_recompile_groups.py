@@ -618,3 +618,27 @@ def test_parameters_of_another_instance_are_expected_to_differ(tmp_path: Path) -
     (item,) = found(tmp_path, call, (small, torch.ones(2, 3)), (large, torch.ones(2, 4)))
     assert "is a parameter of another instance" in advice_of(item)
     assert "Expect one compile for each instance" in advice_of(item)
+
+
+class Kept(torch.nn.Module):
+    """A layer that picks its own item of a list that all layers share."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def pick(self, items: list[torch.Tensor], number: int) -> torch.Tensor:
+        return items[number]
+
+    def forward(self, v: torch.Tensor, items: list[torch.Tensor]) -> torch.Tensor:
+        return v + self.pick(items, self.index)
+
+
+def test_an_index_of_each_instance_is_no_symbol_by_any_setting(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for layer in (Kept(0), Kept(1), Kept(2)):
+            torch.compile(layer, backend="eager")(x, [x, x + 1, x + 2])
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        texts = [each.text for item in explain(recording).findings for each in item.advice]
+    assert any(text.startswith("Each instance has an integer `self.index`") for text in texts)
+    assert not any("allow_unspec_int_on_nn_module" in text for text in texts)
