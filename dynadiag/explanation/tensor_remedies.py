@@ -42,7 +42,7 @@ def _special_size(case: RecompileCase) -> Slots:
     sizes = list(dict.fromkeys(size for size in sizes if size[1] == "size"))
     marks = _marks("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes], case)
     avoid = "drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad"
-    marked = "avoid them ({}), or, where nothing branches on the size, call {calls} {where}{who}"
+    marked = "avoid them ({}), or, where nothing branches on the size or slices by it, call {calls} {where}{who}"
     many = len(sizes) > _MOST_DIMENSIONS
     return slots_if(
         sizes and case.sort in ("size", "shape"),
