@@ -211,6 +211,12 @@ class BreakCase:
         return kept, same if isinstance(node.ctx, ast.Load) else ""
 
     @property
+    def container(self) -> str | None:
+        """What the subscript that it is at picks an item of, as the program writes it."""
+        node = subscript_at(self.source, self.item.span)
+        return None if node is None else ast.unparse(node.value)
+
+    @property
     def looped(self) -> str | None:
         """The name of the result that a loop of the function goes through."""
         return looped_result(self.source, self.item.span)
@@ -237,11 +243,6 @@ class BreakCase:
     def is_item(self) -> bool:
         """Whether a Python number, or a list of them, is asked of a tensor."""
         return self.item.gb_id in _ITEMS or ".item()" in self.item.gb_type or self.facts.operator == TO_A_NUMBER
-
-    @property
-    def symbols_are_captured(self) -> bool:
-        """Whether torch already keeps numbers without a value in the graph of this compile."""
-        return any(each.event == "unbacked" and each.compile_id == self.item.compile_id for each in self.run.symbols)
 
     @property
     def is_skip(self) -> bool:

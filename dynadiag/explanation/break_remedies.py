@@ -22,7 +22,7 @@ from dynadiag.explanation.registry import specific_hints
 from dynadiag.explanation.remedy import MOST, Remedy, Slots, Trial, advise, slots_if
 from dynadiag.recording.records import COMPILED_AUTOGRAD
 from dynadiag.recording.torch_text.break_types import is_general
-from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion
+from dynadiag.recording.torch_text.breaks import is_number_of_numpys, is_torchs_assertion, takes_no_array
 
 # Of these the cause is known: what usually helps is not said beside them.
 _KNOWN = frozenset(
@@ -219,6 +219,17 @@ _RULES = (
         "asked of it here. Compute the number with `math`, make it Python's own first (`float(...)`), or pass it in.",
         when(theirs, lambda case: is_number_of_numpys(case.facts.operator_error)),
         trials=(Trial("rounds_by_numpy"), Trial("rounds_by_numpy_as_a_float")),
+    ),
+    Remedy(
+        "numpy.item",
+        "`{array}` is an array of NumPy's, of which torch picks no item by a number that it has made a symbol. Make it "
+        "a tensor (`torch.from_numpy({array})`), or pick the item before the call and pass it in.",
+        when(
+            theirs,
+            lambda case: takes_no_array(case.item.explanation) and case.container is not None,
+            array=lambda case: case.container or "",
+        ),
+        trials=(Trial("picks_of_an_array", case="GB0112"),),
     ),
     Remedy(
         "random.once",
@@ -565,7 +576,7 @@ _RULES = (
         "{branch}",
         when(
             is_kind(_DYNAMIC_SHAPE),
-            lambda case: not (case.symbols_are_captured or case.looped or _becomes_list(case)),
+            lambda case: not (case.looped or _becomes_list(case)),
             branch=_branch_on_size,
         ),
         trials=(Trial("finds", case=_DYNAMIC_SHAPE), Trial("skips_what_is_empty", case=_DYNAMIC_SHAPE)),

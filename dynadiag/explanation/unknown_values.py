@@ -426,14 +426,20 @@ def _paths(value: ast.AST) -> set[str]:
             return {value.id}
         case ast.Attribute() if not any(isinstance(each, (ast.Call, ast.Subscript)) for each in ast.walk(value)):
             return {ast.unparse(value)}
+        case ast.Attribute(value=ast.Subscript(value=owner), attr=attr):  # of an item
+            return {f"{path}.{attr}" for path in _paths(owner)}
     return set[str]().union(*(_paths(each) for each in ast.iter_child_nodes(value)))
 
 
 def _assigned(function: ast.AST, path: str, before: int) -> Iterator[tuple[int, ast.expr]]:
-    """The values that a name or attribute has had before a line, what it keeps, or what a loop over it goes through."""
+    """The values that a name or attribute has had before a line, what it keeps, or what a loop over it goes through.
+
+    An attribute of what keeps a value (``tracker.count``) need not be of that value.
+    """
     loops = ((node.target, node.iter) for node in ast.walk(function) if isinstance(node, ast.For))
     for target, value in (*_bindings(function), *loops):
-        if target.lineno <= before and any(_is_of(path, each) for each in _paths(target)):
+        keeps = isinstance(getattr(target, "ctx", None), ast.Load)
+        if target.lineno <= before and any(path == each if keeps else _is_of(path, each) for each in _paths(target)):
             yield target.lineno, value
 
 

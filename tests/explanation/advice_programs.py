@@ -1444,6 +1444,19 @@ def unknown_shape(v: torch.Tensor) -> torch.Tensor:
     return v * 2
 
 
+SCHEDULE = np.linspace(0.0, 1.0, 8)
+
+
+def picks_of(held: Any) -> Program:
+    """A program that picks items of what it holds by a number that changes."""
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(lambda v, step: v * held[step], dynamic=True)
+        return [fn(x, step) for step in (3, 4, 5)]
+
+    return run
+
+
 def applies(operator: Callable[[torch.Tensor], torch.Tensor]) -> Program:
     """A program that calls an operator in a graph."""
 
@@ -3459,6 +3472,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "operator_without_autograd": (tuned(twice, 2), tuned(thrice, 3)),
     "a_list_that_is_filled": (fills_a_list(before=False), fills_a_list(before=True)),
     "a_list_that_is_added_to": (adds_to_a_list(outside=False), adds_to_a_list(outside=True)),
+    "picks_of_an_array": (picks_of(SCHEDULE), picks_of(torch.from_numpy(SCHEDULE))),
     "rounds_by_numpy": (applies(rounds_by(np.floor)), applies(rounds_by(math.floor))),
     "rounds_by_numpy_as_a_float": (
         applies(rounds_by(np.floor)),

@@ -297,3 +297,11 @@ def test_a_call_on_what_the_function_makes_cannot_stand_before_it(tmp_path: Path
     texts = "".join(text for _, text in advice(tmp_path, sized))
     assert "pass the result in" not in texts
     assert "This takes `y`, which the function makes." in texts
+
+
+def test_captured_numbers_do_not_capture_sizes(tmp_path: Path) -> None:
+    def picks(v: torch.Tensor) -> torch.Tensor:
+        return v[v > v.max().item()] * 2
+
+    with config.patch(capture_scalar_outputs=True):
+        assert "capture_dynamic_output_shape_ops = True" in advice(tmp_path, picks)[0][1]

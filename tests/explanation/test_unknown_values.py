@@ -288,3 +288,25 @@ def test_what_the_function_goes_on_with_is_not_only_kept(tmp_path: Path) -> None
     (item,) = told(tmp_path, gathers, fullgraph=False)
     assert "part.shape[0] == 0" in (item.cause or "")
     assert "only shows or keeps" not in "".join(each.text for each in item.advice)
+
+
+def test_a_counter_of_what_keeps_a_number_is_not_decided_by_it() -> None:
+    source = "\n".join(
+        (
+            "def step(self, x, mode):",
+            "    self.kept[mode].add(x.mean().item())",
+            "    if self.kept[mode].count % 2 == 0:",
+            "        log(mode)",
+            "    self.values.append(x.max().item())",
+            "    if self.values[-1] > 3:",
+            "        x = x * 2",
+            "    return x",
+        )
+    )
+    taken = "Unsupported Tensor.item() call with capture_scalar_outputs=False"
+    kept, last = (a_break(gb_type=taken, span=Span(FILE, line)) for line in (2, 5))
+    run = records(breaks=(kept, last), sources={FILE: source})
+    assert branch_decision(kept, run) is None
+    decision = branch_decision(last, run)
+    assert decision is not None
+    assert decision.line == 6

@@ -133,6 +133,13 @@ def is_number_of_numpys(error: str | None) -> bool:
     return "AttributeError: 'ndarray' object has no attribute '__" in (error or "")
 
 
+def takes_no_array(explanation: str) -> bool:
+    """Whether the operator that picks an item was given an array of NumPy's, which torch does where the index is a
+    number that it has made a symbol.
+    """
+    return "wrapped_select" in explanation and "ndarray" in explanation
+
+
 def is_in_loop(gb_type: str | None) -> bool:
     """Whether a type of break (GB7000) is that of a graph which cannot be split inside a loop."""
     return gb_type == "graph break in loop"
