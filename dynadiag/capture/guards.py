@@ -39,6 +39,7 @@ _NAMES = {
 _MAX_ITEMS = 8  # of a container that are written out
 _DICT_LENGTH = re.compile(r"len\((?P<source>.*)\) != (?P<was>\d+)")
 _ITEM_FUNCTION = "_dynadiag_item"
+_NOT_THERE = (KeyError, AttributeError, IndexError, TypeError, NameError)  # of a source that has no value any more
 _ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process, not a value
 # An item of a subclass of dict (Counter, OrderedDict), which torch reads by the position of its key.
 _BY_POSITION = re.compile(r"dict\.__getitem__\((?P<of>[^(),]+), (?P<key>list\(dict\.keys\((?P=of)\)\)\[\d+\])\)")
@@ -71,7 +72,7 @@ def _named(kind: str, source: str, scope: _GuardScope) -> str | None:
         return None
     try:
         value = scope.evaluate(source)
-    except (KeyError, AttributeError, IndexError, TypeError, NameError):  # a global of the program's
+    except _NOT_THERE:  # a global of the program's
         return None
     if kind == "DTENSOR_SPEC_MATCH":
         return ambient_state.placements(value)
@@ -129,7 +130,7 @@ def _by_key(text: str, lookup: _GuardScope) -> str:
     def item(found: re.Match[str]) -> str:
         try:
             key = lookup.evaluate(found["key"])
-        except (KeyError, AttributeError, IndexError, TypeError, NameError):
+        except _NOT_THERE:
             return found[0]
         return f"{found['of']}[{key!r}]" if type(key) in _PLAIN_TYPES else found[0]
 
@@ -192,7 +193,7 @@ def _leaf_failures(
     source = source or manager.get_source()
     try:
         value = f_locals if source in _ROOTS else lookup.evaluate(source)
-    except (KeyError, AttributeError, IndexError, TypeError, NameError):
+    except _NOT_THERE:
         yield _facts(f"{source} exists")
         return
     except AssertionError:  # a torch function mode that is gone: the guard on the stack of modes fails, too
@@ -422,7 +423,7 @@ def _shape_failures(root: Any, lookup: _GuardScope, f_locals: dict[str, Any]) ->
             code, comment = _split_comment(part)
             try:
                 holds = bool(lookup.evaluate(code))
-            except (KeyError, AttributeError, IndexError, TypeError, NameError, SyntaxError, ValueError):
+            except (*_NOT_THERE, SyntaxError, ValueError):
                 holds = True  # it cannot be checked again: torch's own reason is used
             if not holds:
                 failure = _facts(code, kind="SHAPE_ENV", comment=comment)

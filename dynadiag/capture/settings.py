@@ -32,7 +32,7 @@ class Settings:
     import, to try a cure. With ``live`` each process writes a line to its stderr as each compile begins or ends.
     The main process is ended after ``stop_after`` calls, or ``stop_seconds``. Without ``codegen`` what Inductor would
     compile runs as AOTAutograd leaves it. ``after`` is the number of calls of the warm-up.
-    With ``imports`` it is timed what torch imports of itself later.
+    With ``imports`` the recorder times what torch imports of itself after ``import torch``.
     With ``values``, the fields of `dynadiag.capture.settings.ValueOptions`, the values of compiled calls are kept.
     """
 

@@ -121,7 +121,7 @@ def is_caught(function: ast.AST | None, line: int | None) -> bool:
 
 
 def _shows(statement: ast.stmt, used: Collection[str]) -> bool:
-    """Whether a statement shows or keeps something. What is kept in a container that is ``used`` is gone on with."""
+    """Whether a statement shows or keeps something. A container of ``used`` does not count: the function reads it."""
     match statement:
         case ast.Assign(targets=[ast.Attribute()], value=ast.Name() | ast.Attribute() | ast.Constant()):
             return True
@@ -146,8 +146,7 @@ def shows(branch: ast.If, function: ast.AST | None) -> bool:
 
 
 def _used_containers(function: ast.AST | None) -> set[str]:
-    """The variables of a function that it does more with than to make them, to keep something in them, and to return
-    them."""
+    """The variables that a function makes and reads, other than to keep something in them or to return them."""
     nodes = [] if function is None else list(ast.walk(function))
     returned = [node.value for node in nodes if isinstance(node, ast.Return)]
     parts = [each for value in returned for each in (value.elts if isinstance(value, ast.Tuple) else [value])]

@@ -190,9 +190,8 @@ class BreakCase:
     def picked_from(self) -> str | None:
         """The list, such as one of modules, that a number asked of a tensor picks an item of here."""
         is_index = self.is_item or self.item.gb_id == _INDEX
-        node = subscript_at(self.source, self.item.span)
         is_list = is_index and self.facts.operator != TO_A_NUMBER and self.taken is None
-        return ast.unparse(node.value) if is_list and node is not None else None
+        return self.container if is_list else None
 
     @property
     def indices_as_numbers(self) -> tuple[str, str] | None:
@@ -301,7 +300,7 @@ class BreakCase:
 
     @property
     def raises_into_except(self) -> bool:
-        """Whether one side of the branch only raises what the function itself catches, at its end."""
+        """Whether one side of the branch only raises, the function catches that itself, and then only returns."""
         return self.is_branch and raises_into_except(self.source, self.item.span)
 
     @property
@@ -407,7 +406,7 @@ class BreakCase:
     def python_module(self) -> str | None:
         """The module of Python's own library, or the class in it, that a function in C belongs to."""
         module = (self.facts.subject or "").partition(".")
-        known = module[0] in {*sys.stdlib_module_names, *_NEVER_THE_SAME, *dir(builtins)}
+        known = module[0] in sys.stdlib_module_names or module[0] in _NEVER_THE_SAME or hasattr(builtins, module[0])
         return module[0] if self.facts.is_native and module[1] and known else None
 
     @property

@@ -113,7 +113,7 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
 
 
 def picks_by_name(fact: GuardFailure, sources: Mapping[str, str]) -> bool:
-    """Whether the line of a guard picks an item by a variable, which may hold the number: no list takes a symbol."""
+    """Whether the line of a guard picks an item by a variable. It may be the number: torch takes no symbol there."""
     nodes = _nodes_at(fact, sources)
     return any(isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) for node in nodes)
 

@@ -138,7 +138,7 @@ class RecompileCase:
 
 
 def _keyword(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:
-    """The keyword argument that only some calls pass, where that is what a failure is about."""
+    """The keyword argument that only some calls pass, if the failure is about one."""
     own = (each for each in item.reasons if (each.subject or "").startswith(fact.subject or "?"))
     return next(filter(None, (keyword_at_times(each, item, sources) for each in own)), None)
 

@@ -225,8 +225,8 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
 
 
 def _symbols(run: RunRecords) -> dict[_Key, Symbols]:
-    """The symbols of each function. A number that only one compile needed comes of a tensor that no call before had:
-    its sizes are numbers at first, and so is what is added to it."""
+    """The symbols of each function. Where only one compile needed a number, that call has a tensor that is new: its
+    sizes are numbers at first, and so is what is added to it."""
     functions = {each.compile_id: (each.file, each.line, each.function) for each in run.compiles}
     own: dict[_Key, list[Symbol]] = {}
     for each in run.symbols:

@@ -198,7 +198,7 @@ def registered_functions(definition: Any) -> tuple[Any, Any, Any]:
 
 
 def changed_arguments(definition: Any) -> tuple[str, ...]:
-    """The names of the arguments that an operator says it changes."""
+    """The names of the arguments that the schema of an operator marks as changed."""
     arguments = definition._opoverload._schema.arguments
     return tuple(each.name for each in arguments if each.alias_info is not None and each.alias_info.is_write)
 

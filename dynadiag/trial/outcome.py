@@ -206,7 +206,7 @@ def _decisions(result: ProcessResult, rank: int | None) -> tuple[Decision, ...]:
 
 
 def _with_changes(decision: Decision, applied: PassApplied | None) -> Decision:
-    """A decision on a pass with what the pass changed. Of a pass of the user's the line where it is defined is last."""
+    """A decision on a pass, with what the pass changed. The line that defines a pass of the user's comes last."""
     if applied is None:
         return decision
     lines = tuple(dict.fromkeys((*applied.lines, *decision.lines)))

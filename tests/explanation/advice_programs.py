@@ -513,19 +513,9 @@ def chooses_what_it_caught(v: torch.Tensor) -> torch.Tensor:
     return torch.where((half < 0).any(), v * 0, half) + 1
 
 
-def catches_at_its_end(v: torch.Tensor) -> torch.Tensor:
-    try:
-        half = v / 2
-        if (half < 0).any():
-            raise ValueError("negative")
-    except ValueError:
-        half = torch.linalg.lstsq(torch.eye(3), v.reshape(3, 1)).solution[:, 0]
-    return half
-
-
 def handles_it_afterwards(compile_: Compile) -> list[torch.Tensor]:
     half, negative = compile_(lambda v: (v / 2, (v / 2 < 0).any()))(x)
-    return [torch.linalg.lstsq(torch.eye(3), x.reshape(3, 1)).solution[:, 0] if negative else half]
+    return [(x * 0 if negative else half) + 1]
 
 
 def raises_afterwards(compile_: Compile) -> list[torch.Tensor]:
@@ -3410,7 +3400,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "clips_in_place": (calls(clips_in_place, (x,), (zeros,)), calls(clips_always, (x,), (zeros,))),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
-    "catches_at_its_end": (calls(catches_at_its_end, (x,)), handles_it_afterwards),
+    "catches_at_its_end": (calls(catches_what_it_raises, (x,)), handles_it_afterwards),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),

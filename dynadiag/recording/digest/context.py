@@ -57,7 +57,7 @@ class DigestContext:
         return compile_id if times is None else f"{compile_id}#{times}"
 
     def variables_of(self, compile_id: str) -> dict[str, str]:
-        """Return the sources of variables that functions close over, each with its name, as the frame's guards say."""
+        """Return the names of closed-over variables by their sources, as the guards of the frame have them."""
         return self.variables.setdefault(compile_id.partition("/")[0], {})
 
     def reuse_id(self, compile_id: str) -> None:

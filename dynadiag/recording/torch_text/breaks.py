@@ -134,8 +134,8 @@ def is_number_of_numpys(error: str | None) -> bool:
 
 
 def takes_no_array(explanation: str) -> bool:
-    """Whether the operator that picks an item was given an array of NumPy's, which torch does where the index is a
-    number that it has made a symbol.
+    """Whether torch picked an item of a NumPy array by a number that it has made a symbol: its operator takes tensors
+    alone, and raises.
     """
     return "wrapped_select" in explanation and "ndarray" in explanation
 

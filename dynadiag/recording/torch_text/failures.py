@@ -155,7 +155,7 @@ def _message(text: str) -> str:
 
 
 def _user_stack(reason: str, traceback: str) -> tuple[Frame, ...]:
-    """The user's stack that torch adds to its message. Frames of torch and of Python at its end are left out."""
+    """The user's stack that torch adds to its message, without frames of torch and of Python at its end."""
     for text, heading in itertools.product((reason, traceback), _USER_STACKS):
         found = _FILE.finditer(text.partition(heading)[2])
         frames = [Frame(each["file"], int(each["line"]), each["name"]) for each in found]
