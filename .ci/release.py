@@ -24,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)\s]*)?\)")
+_UNRELEASED = re.compile(r"^## \[Unreleased\]\n(?P<entries>.*?)^## \[", re.MULTILINE | re.DOTALL)
 _RELEASE = re.compile(r"^## \[(?P<version>\d[^\]]*)\] - \d{4}-\d\d-\d\d$", re.MULTILINE)
 _LONG_SAMPLES = ("vit_amp.py", "distillation_loss.py", "kfold_regression.py", "distributed_allreduce.py")
 _SECONDS = 900  # of one command
@@ -74,10 +75,13 @@ def version_of_package() -> str:
 
 
 def disagreements(version: str) -> Iterator[str]:
-    """What does not agree with the version: the newest entry of the changelog, the tag of this commit."""
-    found = _RELEASE.search((ROOT / "CHANGELOG.md").read_text())
+    """What does not agree with the version: the changelog, the tag of this commit."""
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    found = _RELEASE.search(changelog)
     if found is None or found["version"] != version:
         yield f"CHANGELOG.md: its newest release is {found['version'] if found else 'none'}, the package is {version}"
+    if (unreleased := _UNRELEASED.search(changelog)) and unreleased["entries"].strip():
+        yield f"CHANGELOG.md: what stands under Unreleased would be in {version}, too"
     tags = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
