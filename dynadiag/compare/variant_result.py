@@ -152,7 +152,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     ordered, count = sorted(values), len(values)
     outside = 2 / 2**count  # the probability that all values are on one side of the median
     out = 1
-    while 2 * out + 2 <= count and 1 - outside - 2 * math.comb(count, out) / 2**count >= CONFIDENCE:
+    while 1 - outside - 2 * math.comb(count, out) / 2**count >= CONFIDENCE:
         outside += 2 * math.comb(count, out) / 2**count
         out += 1
     return ordered[out - 1], ordered[count - out]

@@ -269,6 +269,8 @@ def test_masks_and_small_integers_take_their_extremes() -> None:
 
     assert made("extreme integers") == [[255, 255], [True, False], True]
     assert made("empty masks")[1:] == [[False, False], True]
+    assert made("full masks")[1:] == [[True, True], True]
+    assert made("inverted masks")[1:] == [[False, True], True]
     assert made("argument 2 inverted")[2] is False
 
 
