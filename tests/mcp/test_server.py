@@ -203,6 +203,8 @@ def test_a_program_and_its_arguments_are_one_property_each() -> None:
     assert schema["required"] == ["target"]
     assert schema["properties"]["arguments"]["type"] == "array"
     assert schema["properties"]["module"]["type"] == "boolean"
+    assert "GPU" in schema["properties"]["gpu_target"]["description"]  # the option --target, which names no program
+    assert {"coverage", "stop_after", "fresh"} <= schema["properties"].keys()
 
 
 def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
