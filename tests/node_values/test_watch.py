@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from dynadiag.capture.settings import ValueOptions
-from dynadiag.node_values.watch import _Graph, _Watcher, watching
+from dynadiag.node_values.watch import _Graph, _Watcher, watching, without_unrepeatable
 from dynadiag.torch_private import graph_calls
 from tests.node_values.test_node_run import hooked, through_fp8, vmap_of_grad
 
@@ -114,6 +114,20 @@ def test_an_operator_whose_first_call_differs_accuses_nobody(own_operators: Any,
     (call,) = recorded(lambda x: own_operators[0](x.sin()).cos(), lambda f: f(torch.randn(8)), backend=backend)
     assert wrong(call) == []
     assert any("gives the same value in each call" in note for note in call["notes"])
+
+
+@pytest.mark.parametrize(("first", "accused"), [("one value", ["cos"]), ("another value", [])])
+def test_what_an_operator_gave_at_its_first_call_decides_what_is_accused_behind_it(
+    first: str, accused: list[str]
+) -> None:
+    own = [node for node in fx.symbolic_trace(lambda x: x.sin().cos()).graph.nodes if node.name == "sin"]
+    nodes = [
+        {"node": "sin", "hash": "one value", "inputs": ["x"]},
+        {"node": "cos", "hash": "?", "inputs": ["sin"], "stored": {"wrong": True, "off": 1.0}},
+    ]
+    call = json.loads(without_unrepeatable(json.dumps({"nodes": nodes, "notes": []}), own, {"sin": first}))
+    assert wrong(call) == accused
+    assert [note.rpartition(": ")[2] for note in call["notes"]] == ([] if accused else ["cos"])
 
 
 def test_behind_an_operator_that_repeats_its_value_a_fault_is_told(own_operators: Any) -> None:
