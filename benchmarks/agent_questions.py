@@ -287,7 +287,7 @@ def j7_3() -> None:
 
 def j7_9() -> None:
     """A deep model in one compile."""
-    torch.compile(Deep(40))(torch.randn(2, 16))
+    torch.compile(Deep(80))(torch.randn(2, 16))
 
 
 def j7_12() -> None:

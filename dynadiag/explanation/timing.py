@@ -15,7 +15,7 @@ from dynadiag.explanation.guard_text import what_changed
 from dynadiag.recording.records import Compile, Guard, GuardFailure, Recompile, Seconds
 
 PARTS = ("dynamo", "aot", "backend", "inductor", "codegen", "cached", "other")
-_SLOW = 10.0  # seconds of a compile from which on it is worth while to compile its modules apart
+_SLOW = 5.0  # seconds of a compile from which on it is worth while to compile its modules apart
 
 
 @dataclass(frozen=True, slots=True)
