@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -259,17 +259,23 @@ class _Sections:
         return truncate_middle(lead + truncate_middle(function, max(room - width(part), 10)) + tail + part, columns)
 
     def launches(self) -> list[str]:
-        """The calls with their nodes and source lines, those that move the most bytes first."""
+        """The calls with their nodes and source lines, those that move the most bytes first. Those of one kernel at the
+        same lines are told once."""
         printer = self._printer
         ranked = sorted(self._calls, key=lambda call: -(call.cost.bytes_moved or 0))
+        alike = defaultdict[tuple[object, ...], list[KernelCall]](list)
+        for call in ranked:
+            alike[call.compile_id, call.stage, call.name, call.source_lines, call.view_lines].append(call)
+        shown = printer.first(list(alike.values()), _MAX_CALLS)
         lines = printer.labelled("kernels", self._launch_counts())
-        for call in printer.first(ranked, _MAX_CALLS):
-            what = ", ".join(call.nodes) or "no mapping to nodes"
-            head = f"{call.compile_id} {call.stage or 'graph unknown'} {call.name}: {what}"
+        for first, *others in shown:
+            what = ", ".join(node for call in (first, *others) for node in call.nodes) or "no mapping to nodes"
+            times = f" ({count(1 + len(others), 'call')})" if others else ""
+            head = f"{first.compile_id} {first.stage or 'graph unknown'} {first.name}{times}: {what}"
             lines.append(f"    {truncate_end(clean_line(head[:_MAX_CALL]), printer.columns - 4)}")
-            lines += self._places(call)
-        if len(ranked) > _MAX_CALLS and not printer.all_:
-            more = count(len(ranked) - _MAX_CALLS, "more call")
+            lines += self._places(first)
+        if rest := len(ranked) - sum(map(len, shown)):
+            more = count(rest, "more call")
             lines.append(printer.paint(f"    ... and {more}; `dynadiag kernels` lists them", "dim"))
         return [*lines, ""]
 

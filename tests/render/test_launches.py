@@ -90,6 +90,14 @@ def test_the_largest_of_many_calls_are_shown() -> None:
     assert " k0: relu" in explanation_text(MADE, Printer(all_=True), calls=calls)
 
 
+def test_calls_of_one_kernel_at_the_same_lines_are_told_once() -> None:
+    calls = tuple(replace(FUSED, name="addmm", nodes=(f"addmm_{i}",), call_number=i) for i in range(9))
+    text = explanation_text(MADE, calls=(*calls, replace(calls[0], stage="backward")))
+    assert " addmm (9 calls): addmm_0, addmm_1, " in text
+    assert text.count("addmm_0") == 2
+    assert "more call" not in text
+
+
 def test_what_is_not_known_is_said() -> None:
     bare = replace(FUSED, stage=None, nodes=(), source_lines=(), evidence="none", cost=RooflineCost())
     text = explanation_text(MADE, calls=(bare,))
