@@ -1,8 +1,8 @@
 """`explain` on programs after public reports: what a report says, what it must never say, and how long it may be.
 
 `index.json` has for each program the report, the right answer (worked out from torch's own logs, each remedy tried by
-hand), and what follows from that for the text; ``otherwise`` has what is right on another torch. ``python -m
-tests.reports.test_reports`` prints how many are right.
+hand), and what follows from that for the text; ``otherwise`` has what is right on another torch, and ``slow`` are those
+that compile for seconds. ``python -m tests.reports.test_reports`` prints how many are right.
 """
 
 # ruff: noqa: T201 - also a program
@@ -50,9 +50,10 @@ def faults(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(TORCH == "2.11", reason="it breaks elsewhere: the answers are for 2.13 and later")
-@pytest.mark.parametrize("name", INDEX)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * case.get("slow", False)) for name, case in INDEX.items()]
+)
 def test_a_report_on_a_public_program_is_right(name: str) -> None:
     if (otherwise := INDEX[name].get("otherwise", {}).get(TORCH)) is not None:
         pytest.skip(f"on torch {TORCH} {otherwise}")
