@@ -21,6 +21,7 @@ from dynadiag.fixes.problems import FixProblem
 from dynadiag.fixes.project import Project, is_library
 
 _NOT_THEIRS = "the cause lies in torch or Python, where nothing is changed"
+_OF_PACKAGE = "no change of an installed package is known that ends such a recompile"
 _NO_REWRITE = "no rewrite fits this place"
 
 
@@ -139,7 +140,7 @@ def _without_repeats(entries: Iterable[FixEntry]) -> Iterator[FixEntry]:
 def _entry(fix: Fix, project: Project) -> FixEntry:
     if fix.candidate is None:
         tried = ("rejected", "none of the changes that were considered is proved")
-        verdict, title = tried if fix.rejected else ("none", _none(fix))
+        verdict, title = tried if fix.rejected else ("none", _none(fix, project))
         place, why = _place_of(fix.problem, project), _why_left(fix.problem)
         return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.advice)
     edits = fix.candidate.edits
@@ -166,10 +167,13 @@ def _why_left(problem: FixProblem) -> str:
     return " ".join(f"{problem.title}. {problem.cause}".split()) if problem.cause else problem.title
 
 
-def _none(fix: Fix) -> str:
-    return _NOT_THEIRS if fix.problem.file is None else _NO_REWRITE
+def _none(fix: Fix, project: Project) -> str:
+    if fix.problem.file is not None:
+        return _NO_REWRITE
+    return _NOT_THEIRS if project.name(fix.problem.span.file) is None else _OF_PACKAGE
 
 
 def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:
-    file = problem.span.file if problem.file is None else str(project.path(problem.file))
-    return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, file, problem.span.line)
+    file = problem.file or problem.span.file
+    where = None if file is None else str(project.path(file))
+    return ProblemPlace(problem.kind, problem.gb_id, problem.compile_id, where, problem.span.line)

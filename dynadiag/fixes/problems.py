@@ -184,11 +184,11 @@ def _place(item: Recompile, told: Sequence[Finding], project: Project) -> tuple[
     """The file in the project, if there is one, and the place of a recompile. Of a function that torch wraps
     (`torch.no_grad`) that is the function, of one of torch's own the line that calls it, which has no file to change.
     """
-    own = Span(item.file, item.line)
-    if project.relative(item.file) is None and told:
-        own = told[0].entry or told[0].span
-        return None if told[0].entry else project.relative(own.file), own
-    return project.relative(item.file), own
+    own, is_called = Span(item.file, item.line), False
+    if told and project.name(item.file) is None:
+        own, is_called = told[0].own_span, told[0].entry is not None
+    file = project.relative(own.file)
+    return None if is_called else file, replace(own, file=file or own.file)
 
 
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:

@@ -20,7 +20,7 @@ from dynadiag.explanation.findings import Advice
 from dynadiag.explanation.number_remedies import NUMBERS
 from dynadiag.fixes import problems
 from dynadiag.fixes.candidate import Candidate, Refusal
-from dynadiag.fixes.fix_result import Fix, FixResult, document_of
+from dynadiag.fixes.fix_result import Fix, FixResult, _entry, document_of
 from dynadiag.fixes.fix_search import Cause, _Search, refused_in
 from dynadiag.fixes.problems import FixProblem, RunSummary, _each_once, _tensor_operators
 from dynadiag.fixes.project import Project
@@ -121,7 +121,32 @@ def test_a_recompile_of_a_function_that_torch_wraps_is_at_that_function(
 def test_a_recompile_of_a_module_of_torchs_is_at_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = the_problems(tmp_path, monkeypatch, "called_main", OF_TORCH)
     assert problem.file is None
-    assert problem.span == Span(str(tmp_path / "called_main.py"), 7)
+    assert problem.span == Span("called_main.py", 7)  # not that of the copy which a trial runs
+
+
+IN_PACKAGE = """import torch
+from counting import times
+
+
+def run():
+    step = torch.compile(times, backend="eager")
+    for names in (["a"], ["a", "b"]):
+        step(torch.ones(3), names)
+"""
+
+
+def test_a_recompile_of_a_packages_function_is_at_that_function_and_not_torchs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages/counting/__init__.py"
+    package.parent.mkdir(parents=True)
+    package.write_text("def times(x, names):\n    return x * len(names)\n")
+    monkeypatch.syspath_prepend(package.parents[1])
+    (problem,) = the_problems(tmp_path, monkeypatch, "package_main", IN_PACKAGE)
+    assert (problem.file, problem.span) == (None, Span(str(package), 1))
+    entry = _entry(Fix(problem), Project.of(Program(str(tmp_path / "package_main.py"))))
+    assert entry.title.startswith("no change of an installed package is known")
+    assert entry.problem.file == str(package)
 
 
 def test_a_number_stays_one_in_a_function_that_still_breaks() -> None:
