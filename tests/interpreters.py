@@ -53,8 +53,15 @@ _PARAMETERS = tuple(inspect.signature(_Real._execute_child).parameters)[1:]  # t
 # Variables that Python, torch, Triton and compilers read early: a fork has those of the server.
 _EARLY = ("PYTHON", "TORCH", "PYTORCH", "TRITON", "CUDA", "OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "CXX", "PATH")
 _SERVERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS", "PYTORCH_NVML_BASED_CUDA_CHECK")
+# Settings that a variable forces to be off: the modules that have them, and their names there.
+_FORCED_OFF = {
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": ("torch._inductor.config", "fx_graph_cache"),
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": ("torch._functorch.config", "enable_autograd_cache"),
+    "TORCH_DYNAMO_AUTOMATIC_DYNAMIC_LOCAL_PGO": ("torch._dynamo.config", "automatic_dynamic_local_pgo"),
+}
 # What is heeded here, or read late, or no different: all forks of one server hash alike.
-_HEEDED = {*_SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCHDYNAMO_DISABLE"}
+_HEEDED = {*_SERVERS, *_FORCED_OFF, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
+_HEEDED |= {"TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCHDYNAMO_DISABLE"}
 _HEEDED |= {"OMP_WAIT_POLICY", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED"}
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _HIGH = 500  # descriptors on their way are numbered from here
@@ -403,6 +410,9 @@ class _Loaded(importlib.abc.Loader):
         torch.seed()  # a process that seeds nothing has random numbers of its own
         if os.environ.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1":
             torch.compiler.config.force_disable_caches = True
+        for variable, (module, name) in _FORCED_OFF.items():
+            if os.environ.get(variable) == "0":
+                sys.modules[module]._config[name].env_value_force = False
         if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
             torch._import_device_backends()
 
