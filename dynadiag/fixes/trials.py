@@ -126,11 +126,13 @@ def runner_of(program: Program, timeout: float = TIMEOUT) -> Runner:
     """The runner of a search's trials. ``timeout`` is the limit of one trial in seconds.
 
     Where the user did not set how texts are hashed, all trials hash them alike: a program may keep a hash, or loop over
-    a set.
+    a set. Nor do threads of OpenMP spin while they wait: it counts as time of the call, and grows where other programs
+    run beside it.
     """
     default = Limits.default(timeout)
     limits = Limits(default.seconds, default.memory, _OUTPUT)
-    return Runner(program, HOOKS, limits, environment={"PYTHONHASHSEED": "0", **os.environ}, seed=0)
+    environment = {"PYTHONHASHSEED": "0", "OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    return Runner(program, HOOKS, limits, environment=environment, seed=0)
 
 
 @dataclass(slots=True)
