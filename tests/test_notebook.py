@@ -30,7 +30,10 @@ class Notebook:
         self._client = client
 
     def run(self, cell: str) -> tuple[int, dict[str, str]]:
-        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, traceback, text/plain, ..."""
+        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, traceback, text/plain, ...
+
+        ``failed`` is the exception by which a notebook knows to run no cell below.
+        """
         output: dict[str, str] = {}
 
         def hear(message: dict[str, Any]) -> None:
@@ -39,13 +42,16 @@ class Notebook:
                 case "stream":
                     output[content["name"]] = output.get(content["name"], "") + content["text"]
                 case "error":
-                    output["error"] = f"{content['ename']}: {content['evalue']}"
+                    shown = f"{content['ename']}: {content['evalue']}"
+                    output["error"] = f"{output['error']}\n{shown}" if "error" in output else shown
                     output["traceback"] = "\n".join(content["traceback"])
                 case "execute_result" | "display_data":
                     output.update(content["data"])
 
-        reply = self._client.execute_interactive(cell, timeout=_SECONDS, output_hook=hear)
-        return reply["content"]["execution_count"], output
+        reply = self._client.execute_interactive(cell, timeout=_SECONDS, output_hook=hear)["content"]
+        if reply["status"] == "error":
+            output["failed"] = reply["ename"]
+        return reply["execution_count"], output
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +98,28 @@ def test_the_magic_explains_a_cell_that_raises(notebook: Notebook) -> None:
     number, shown = notebook.run("%%dynadiag\ntorch.compile(step)(torch.ones(2), 1)")
     assert shown["error"].startswith("TypeError")
     assert f"The program raised TypeError at In[{number}]:2" in shown["text/plain"]
+    assert notebook.run("1 / 0")[1]["error"].startswith("ZeroDivisionError")
+
+
+@pytest.mark.parametrize("line", ["1 / 0", "return 3", "%nosuch", "raise KeyboardInterrupt"])
+def test_a_cell_that_raises_fails_as_without_the_magic_so_that_no_cell_below_runs(
+    notebook: Notebook, line: str
+) -> None:
+    plain, told = notebook.run(line)[1], notebook.run(f"%%dynadiag\n{line}")[1]
+    assert told["failed"] == plain["failed"]
+    for stream in ("error", "stderr"):  # shown once
+        assert told.get(stream, "").count("\n") == plain.get(stream, "").count("\n")
+
+
+def test_nothing_compiled_in_a_cell_is_not_said_of_a_call_of_older_code(notebook: Notebook, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.dynadiag")
+    notebook.run('torch.compiler.reset()\nolder = torch.compile(step, backend="eager")\nolder(torch.ones(3))')
+    notebook.run(f"%%dynadiag {path}\nolder(torch.ones(3))")
+    report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
+    assert "compiled before the recording began" in report
+    assert "No call reached" not in report
+    notebook.run("torch.compiler.reset()")
+    assert "compiled before" not in notebook.run("%%dynadiag\n1 + 1")[1]["text/html"]
 
 
 def test_what_a_cell_returns_stays_the_notebooks(notebook: Notebook) -> None:
@@ -105,6 +133,12 @@ def test_an_exception_of_a_cell_has_no_frames_of_the_kernel(notebook: Notebook, 
     report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
     assert "= called: In[" in report
     assert "site-packages" not in report
+
+
+def test_another_magic_may_stand_below_the_magic(notebook: Notebook) -> None:
+    _, shown = notebook.run("%%dynadiag\n%%time\ntorch.compile(step, backend='eager')(torch.ones(6, 6)).shape")
+    assert "Wall time" in shown["stdout"]
+    assert "failed" not in shown
 
 
 def test_a_cell_that_is_no_python_is_named(notebook: Notebook) -> None:
