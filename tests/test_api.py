@@ -349,6 +349,21 @@ def test_watch_writes_a_line_as_each_compile_begins_breaks_recompiles_and_gives_
     assert "whole" not in watched.getvalue()
 
 
+def test_watch_tells_what_changed_since_the_newest_code() -> None:
+    class Layer:
+        name = ""
+
+    def step(x: torch.Tensor, layer: Layer) -> torch.Tensor:
+        return x + 1 if layer.name == "last" else x * 2
+
+    watched, fast, layer = io.StringIO(), compiled(step), Layer()
+    with dynadiag.watch(watched):
+        for layer.name in "abcd":
+            fast(torch.ones(3), layer)
+    told = [rest.partition(": ")[2] for word, rest in lines_of(watched) if word == "recompiling"]
+    assert told == [f"layer.name was '{was}', now '{now}'" for was, now in ("ab", "bc", "cd")]
+
+
 def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
     @torch.compile(backend="eager")
     def step(x: torch.Tensor) -> torch.Tensor:

@@ -211,6 +211,24 @@ def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_us
     assert "no cell of this notebook defines inner" in notebook.run("dynadiag.fix(inner, 1)")[1]["error"]
 
 
+@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "pass"])
+def test_a_training_that_no_callback_sees_end_is_recorded_until_the_end_of_its_cell(
+    notebook: Notebook, tmp_path: Path, ending: str
+) -> None:
+    paths = [str(tmp_path / name) for name in ("steps.dynadiag", "next.dynadiag")]
+    notebook.run(
+        "from dynadiag.integrations.step_recording import StepRecording\n"
+        f"steps = StepRecording({paths[0]!r}, 1, 9, {{}})\n"
+        "steps.begin_training(force=True)\n"
+        "steps.before_step(1)\n"
+        "torch.compiler.reset()\n"
+        'torch.compile(step, backend="eager")(torch.ones(3))\n' + ending
+    )
+    _, shown = notebook.run(f"with dynadiag.record({paths[1]!r}):\n    pass\ndynadiag.open({paths[0]!r}).report()")
+    assert "error" not in shown
+    assert ("was interrupted" in shown["text/plain"]) == (ending != "pass")
+
+
 def test_a_verdict_names_the_cell(notebook: Notebook) -> None:
     number, shown = notebook.run(
         "from dynadiag.api import _with_cells_named\nfrom dynadiag.bisection.verdict import Culprit, Verdict\n"

@@ -96,8 +96,9 @@ class Watcher(Recorder):
 
     def _recompiles(self, compile_id: str, data: Mapping[str, Any], _metadata: Mapping[str, Any]) -> None:
         self._functions[compile_id] = _function(data)
-        changes = [_change(item) for item in data.get("failures") or () if isinstance(item, Mapping)]
-        changes = list(dict.fromkeys(changes))
+        failures = [item for item in data.get("failures") or () if isinstance(item, Mapping)]
+        newest = failures[0].get("against") if failures else None  # what changed since: older code failed by it before
+        changes = list(dict.fromkeys(_change(item) for item in failures if item.get("against") == newest))
         more = f" and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
         why = f": {', '.join(changes[:_MAX_CHANGES])}{more}" if changes else ""
         self._line("recompiling", compile_id, f"{_function(data)}{why}")

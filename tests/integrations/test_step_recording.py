@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -84,6 +87,20 @@ def test_what_ended_the_training_is_in_the_recording(tmp_path: Path) -> None:
         steps.finish(error)
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         assert "The program raised KeyError at test_step_recording.py" in str(recording.report())
+
+
+def test_what_ended_the_program_is_in_the_recording(tmp_path: Path) -> None:
+    program = """
+        from dynadiag.integrations.step_recording import StepRecording
+        steps = StepRecording("run.dynadiag", 1, 9, {})
+        steps.begin_training(force=False)
+        steps.before_step(1)
+        raise KeyError("mine")
+    """
+    told = subprocess.run([sys.executable, "-c", dedent(program)], cwd=tmp_path, capture_output=True, text=True)
+    assert told.stderr.endswith("KeyError: 'mine'\n")
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert "The program raised KeyError" in repr(recording.report())
 
 
 def test_steps_that_were_not_reached_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
