@@ -364,6 +364,20 @@ def test_watch_tells_what_changed_since_the_newest_code() -> None:
     assert told == [f"layer.name was '{was}', now '{now}'" for was, now in ("ab", "bc", "cd")]
 
 
+def test_watch_tells_a_break_that_dynamo_meets_again_once() -> None:
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = x + 1
+            torch._dynamo.graph_break()
+        return x
+
+    watched = io.StringIO()
+    with dynadiag.watch(watched):
+        compiled(loop)(torch.ones(3))
+    words = [word for word, _ in lines_of(watched)]
+    assert words == ["compiling", "graph break", "gave", "uncompiled"]
+
+
 def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
     @torch.compile(backend="eager")
     def step(x: torch.Tensor) -> torch.Tensor:
