@@ -135,6 +135,17 @@ def test_an_exception_of_a_cell_has_no_frames_of_the_kernel(notebook: Notebook, 
     assert "site-packages" not in report
 
 
+def test_a_cell_under_the_magic_is_called_by_nothing(notebook: Notebook, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.dynadiag")
+    cell = 'torch.compiler.reset()\ntorch.compile(step, backend="eager")(torch.ones(3))'
+    number, _ = notebook.run(f"%%dynadiag {path}\n{cell}")
+    report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
+    assert [line.strip() for line in report.splitlines() if "= called:" in line or "in <module>" in line] == [
+        f"= called: In[{number}]:3 in <module>"
+    ]
+    assert "more frames" not in report
+
+
 def test_another_magic_may_stand_below_the_magic(notebook: Notebook) -> None:
     _, shown = notebook.run("%%dynadiag\n%%time\ntorch.compile(step, backend='eager')(torch.ones(6, 6)).shape")
     assert "Wall time" in shown["stdout"]
