@@ -36,7 +36,8 @@ def register(shell: Any) -> None:
             report, failure = _run_cell(shell, line, cell)
         except DynadiagError as error:
             raise UsageError(f"{error}") from error
-        display(report)  # what the cell itself returns stays the notebook's `_`
+        is_terminal = "text/html" not in shell.display_formatter.active_types  # it would show one line
+        (print if is_terminal else display)(report)  # what the cell itself returns stays the notebook's `_`
         if failure is not None:
             _show_no_more(shell, failure)
             raise failure

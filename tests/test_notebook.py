@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -144,6 +147,17 @@ def test_a_cell_under_the_magic_is_called_by_nothing(notebook: Notebook, tmp_pat
         f"= called: In[{number}]:3 in <module>"
     ]
     assert "more frames" not in report
+
+
+def test_a_terminal_prints_the_report() -> None:
+    program = """
+        from IPython.terminal.interactiveshell import TerminalInteractiveShell
+        shell = TerminalInteractiveShell.instance()
+        shell.run_cell("import torch\\n%load_ext dynadiag")
+        shell.run_cell("%%dynadiag\\ntorch.compile(lambda x: print(x), backend='eager')(torch.ones(3))")
+    """
+    told = subprocess.run([sys.executable, "-c", dedent(program)], check=True, capture_output=True, text=True)
+    assert "\nhelp: " in told.stdout
 
 
 def test_another_magic_may_stand_below_the_magic(notebook: Notebook) -> None:
