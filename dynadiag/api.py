@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from dynadiag.trial.outcome import Outcome
 
 _COMPILED_BEFORE = (
-    "calls of what was compiled before the recording began use that code and are not seen: torch.compiler.reset() "
-    "drops it"
+    "calls of what was compiled before the recording began, or given up, are not seen: torch.compiler.reset() drops that"
 )
 _recording_lock = threading.Lock()  # held while a block is recorded
 
