@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dynadiag.trial.outcome import Outcome
 
 _COMPILED_BEFORE = (
-    "calls of what was compiled before the recording began, or given up, are not seen: torch.compiler.reset() drops that"
+    "calls of what was compiled before the recording began, or given up, are not seen: torch.compiler.reset() drops it"
 )
 _recording_lock = threading.Lock()  # held while a block is recorded
 
