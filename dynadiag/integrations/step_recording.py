@@ -22,7 +22,7 @@ from dynadiag.capture.live import Watcher
 from dynadiag.capture.output_path import check_output, named_path
 from dynadiag.capture.run_metadata import job_place, running_shell
 from dynadiag.check.baseline import Baseline
-from dynadiag.check.configuration import Budgets, parse_budgets
+from dynadiag.check.configuration import Budgets, budgets_of_arguments
 from dynadiag.check.measurement import measure
 from dynadiag.check.result import over_budget
 from dynadiag.errors import DynadiagError, say
@@ -58,8 +58,7 @@ class StepRecording:
         """Raises `DynadiagError` for a path that is none, a budget that is unknown, or steps that are none."""
         if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
             raise DynadiagError(f"steps {first} to {last}: give the first and the last step, counted from 1")
-        named = {name.replace("_", "-"): value for name, value in budgets.items()}
-        self._budgets: Budgets = parse_budgets(named, "DynadiagCallback")
+        self._budgets: Budgets = budgets_of_arguments(budgets, "DynadiagCallback")
         self._path, self._first, self._last = named_path("DynadiagCallback", path), first, last
         self._open: ExitStack | None = None  # once the first step has begun
         self._done = False

@@ -103,6 +103,16 @@ def test_what_ended_the_program_is_in_the_recording(tmp_path: Path) -> None:
         assert "The program raised KeyError" in repr(recording.report())
 
 
+def test_a_budget_that_cannot_be_used_is_named_as_the_argument(tmp_path: Path) -> None:
+    for budgets, said in (
+        ({"max_brakes": 0}, r"max_brakes is not known: try max_breaks$"),
+        ({"max_graphs": -1}, r"max_graphs is -1: give a whole number, 0 or more$"),
+        ({"breaks_at_most": 0}, r"breaks_at_most is not known: .*max_compile_seconds"),
+    ):
+        with pytest.raises(dynadiag.DynadiagError, match=said):
+            StepRecording(tmp_path / "run.dynadiag", 1, 2, budgets)
+
+
 def test_steps_that_were_not_reached_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     steps = StepRecording(tmp_path / "run.dynadiag", 5, 6, {})
     steps.before_step(1)
