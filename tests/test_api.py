@@ -133,6 +133,17 @@ def test_a_missing_folder_is_said(tmp_path: Path) -> None:
         pass
 
 
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(dynadiag.DynadiagError, match="working directory is gone"), dynadiag.record("run.dynadiag"):
+        pass
+    with pytest.raises(dynadiag.DynadiagError, match="working directory is gone"):
+        dynadiag.open("run.dynadiag")
+
+
 def test_without_source_no_line_of_it_is_recorded(tmp_path: Path) -> None:
     with dynadiag.record(tmp_path / "run.dynadiag", source=False) as path:
         compiled()(torch.ones(3))
