@@ -81,7 +81,7 @@ def test_what_cannot_be_recorded_is_refused_before_training(loop: Any, tmp_path:
     with pytest.raises(dynadiag.DynadiagError, match="force"):
         loop.trainer(tmp_path, loop.DynadiagCallback(path)).train()
     assert path.read_text() == "mine"
-    with pytest.raises(dynadiag.DynadiagError, match="max-braeks"):
+    with pytest.raises(dynadiag.DynadiagError, match="max_braeks"):
         loop.DynadiagCallback(path, max_braeks=1)
     with pytest.raises(dynadiag.DynadiagError, match="steps 3 to 2"):
         loop.DynadiagCallback(path, first_step=3, last_step=2)
