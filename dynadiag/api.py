@@ -24,6 +24,7 @@ from dynadiag.capture.run_metadata import cell_namer, notebook_name, run_footer,
 from dynadiag.errors import DynadiagError, UnreadableInput, say
 from dynadiag.recording.fold import fold
 from dynadiag.recording.journal import SUFFIX, Journal, journal_path, journal_stem
+from dynadiag.render.clean import clean_line
 from dynadiag.render.report import Report
 from dynadiag.tables import OpenRecording
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from dynadiag.tables import Values
     from dynadiag.trial.outcome import Outcome
 
-_COMPILED_ALREADY = "it was compiled before: code that fitted the call was used again (torch.compiler.reset() drops it)"
+_COMPILED_BEFORE = (
+    "calls of what was compiled before the recording began, or given up, are not seen: torch.compiler.reset() drops it"
+)
 _recording_lock = threading.Lock()  # held while a block is recorded
 
 
@@ -67,7 +70,9 @@ def _recorded(
     import torch  # noqa: F401 - the recorder's probes need it loaded
 
     from dynadiag.capture.recorder import Recorder
+    from dynadiag.torch_private.capture import frames_begun
 
+    compiled_before = frames_begun()
     began, pid, journal = time.time(), os.getpid(), journal_path(path)
     recorder = Recorder(lambda: _open_journal(journal, target), source=source)
     recorder.journal()
@@ -87,6 +92,8 @@ def _recorded(
         raise
     finally:
         if os.getpid() == pid:
+            if compiled_before and frames_begun() == compiled_before:
+                notes.append(_COMPILED_BEFORE)
             how = {"code": 0 if error is None else 1, "notes": notes}
             _finish_recording(recorder, path, recorder.named(run_footer(began, error, source=source)), how)
 
@@ -171,7 +178,7 @@ def values(fn: Callable[..., Any], *args: Any, calls: str = "0", nodes: str | No
     if nodes is not None:
         check_pattern("values: nodes", nodes)
     report = _explained("values", fn, args, kwargs, ValueOptions(parse_calls(str(calls), "values: calls"), nodes))
-    if report.values is None and _COMPILED_ALREADY in report.notes:
+    if report.values is None and _COMPILED_BEFORE in report.notes:
         raise DynadiagError(
             f"values({_target_name(fn)}): its compiled code was made without values: give what is compiled, not what "
             "torch.compile returned"
@@ -206,10 +213,7 @@ def _explained(function: str, fn: Callable[..., Any], args: Any, kwargs: Any, op
                 made = replace(recording.report(), path=None)  # the recording is temporary
     finally:
         _recording_lock.release()
-    notes = made.notes if failure is None else (*made.notes, failure)
-    if failure is None and not made.compiles:
-        notes = (*notes, _COMPILED_ALREADY)
-    return replace(made, notes=notes)
+    return made if failure is None else replace(made, notes=(*made.notes, failure))
 
 
 def _call(
@@ -349,7 +353,7 @@ def _on_outcome(trials: Iterator[int], progress: ProgressPrinter, label: str, ou
 
 
 def _target_name(fn: object) -> str:
-    return str(getattr(fn, "__qualname__", None) or type(fn).__qualname__)
+    return clean_line(str(getattr(fn, "__qualname__", None) or type(fn).__qualname__))
 
 
 def open(path: str | Path) -> OpenRecording:  # noqa: A001 - `dynadiag.open`, as `gzip.open` is

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +15,6 @@ import dynadiag
 from dynadiag.errors import DynadiagError
 from dynadiag.render.report import Report
 
-_NOTHING_NEW = "code that an earlier cell compiled is used again, and not seen here: torch.compiler.reset() drops it"
 _USAGE = "%%dynadiag [--live] [FILE.dynadiag]"
 
 
@@ -33,14 +33,36 @@ def register(shell: Any) -> None:
         from IPython.display import display
 
         try:
-            display(_run_cell(shell, line, cell))  # what the cell itself returns stays the notebook's `_`
+            report, failure = _run_cell(shell, line, cell)
         except DynadiagError as error:
             raise UsageError(f"{error}") from error
+        is_terminal = "text/html" not in shell.display_formatter.active_types  # it would show one line
+        (print if is_terminal else display)(report)  # what the cell itself returns stays the notebook's `_`
+        if failure is not None:
+            _show_no_more(shell, failure)
+            raise failure
 
     shell.register_magic_function(run_cell, "cell", "dynadiag")
 
 
-def _run_cell(shell: Any, line: str, cell: str) -> Report:
+def _show_no_more(shell: Any, failure: BaseException) -> None:
+    """Let the shell show nothing of an exception that it has shown. It is raised, so that no cell below is run."""
+    show = shell.showtraceback
+
+    def show_other(*args: Any, **options: Any) -> None:
+        if sys.exc_info()[1] is not failure:
+            show(*args, **options)
+
+    def end(*_: object) -> None:
+        shell.events.unregister("post_run_cell", end)
+        shell.showtraceback = show
+
+    shell.showtraceback = show_other
+    shell.events.register("post_run_cell", end)
+
+
+def _run_cell(shell: Any, line: str, cell: str) -> tuple[Report, BaseException | None]:
+    """Run the cell. Return its report, and what it raised, which the shell has shown."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -60,12 +82,10 @@ def _run_cell(shell: Any, line: str, cell: str) -> Report:
         path = Path(files[0]) if files else Path(folder, "cell.dynadiag")
         if live:
             stack.enter_context(dynadiag.watch())
-        _record_cell(shell, path, cell)
+        failure = _record_cell(shell, path, cell)
         with dynadiag.open(path) as recording:
             report = recording.report()
-        if not report.compiles:
-            report = replace(report, notes=(*report.notes, _NOTHING_NEW))
-        return report if files else replace(report, path=None)
+        return report if files else replace(report, path=None), failure
 
 
 def _awaits(shell: Any, cell: str) -> bool:
@@ -77,7 +97,7 @@ def _awaits(shell: Any, cell: str) -> bool:
         return False
 
 
-def _record_cell(shell: Any, path: Path, cell: str) -> None:
+def _record_cell(shell: Any, path: Path, cell: str) -> BaseException | None:
     failure = None
     try:
         with dynadiag.record(path, force=True):
@@ -87,6 +107,7 @@ def _record_cell(shell: Any, path: Path, cell: str) -> None:
     except BaseException as error:
         if error is not failure:
             raise  # else the shell has shown it, and what was recorded is explained
+    return failure
 
 
 def _run_as_same_cell(shell: Any, cell: str) -> BaseException | None:
@@ -94,7 +115,8 @@ def _run_as_same_cell(shell: Any, cell: str) -> BaseException | None:
     before = shell.execution_count
     shell.execution_count = len(shell.user_ns["In"]) - 1  # some versions of IPython have counted on by now
     try:
-        result = shell.run_cell(f"# the magic's line\n{cell}")
+        is_magic = cell.lstrip().startswith("%%")  # the shell knows such a line in the first place only
+        result = shell.run_cell(cell if is_magic else f"# the magic's line\n{cell}")
     finally:
         shell.execution_count = before
     failure: BaseException | None = result.error_before_exec or result.error_in_exec

@@ -45,7 +45,7 @@ class Rows(Sequence[R], Generic[R]):
     columns of `to_pandas`.
     """
 
-    def __init__(self, read: Callable[..., tuple[R, ...]], kind: type[R], cwd: str | None = None) -> None:
+    def __init__(self, read: Callable[[], tuple[R, ...]], kind: type[R], cwd: str | None = None) -> None:
         self._read, self._cwd = read, cwd
         self.columns = _columns(kind)
 
@@ -53,9 +53,11 @@ class Rows(Sequence[R], Generic[R]):
     def _rows(self) -> tuple[R, ...]:
         return self._read()
 
-    def __call__(self, *compile_id: str) -> tuple[R, ...]:
-        """Return the rows as a tuple."""
-        return self._read(*compile_id) if compile_id else self._rows
+    def __call__(self, compile_id: str | None = None) -> tuple[R, ...]:
+        """Return the rows as a tuple, of one compile or of all."""
+        if compile_id is None:
+            return self._rows
+        return tuple(row for row in self._rows if compile_id in _compile_ids(row))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -114,7 +116,7 @@ class OpenRecording(Recording):
     # A table can be called as the method whose place it takes.
     breaks: Rows[Break]
     recompiles: Rows[Recompile]
-    kernels: Rows[Kernel]  # type: ignore[assignment]
+    kernels: Rows[Kernel]
     findings: Rows[Finding]
 
     def __init__(self, path: Path) -> None:
@@ -159,6 +161,12 @@ class OpenRecording(Recording):
         row: Any = namedtuple("Row", result.columns, rename=True)  # type: ignore[misc]  # the query names its fields
         rows = tuple(row(*values) for values in result.rows)
         return Rows(lambda: rows, row)
+
+
+def _compile_ids(row: object) -> Sequence[str]:
+    """The compiles that a row is of: none, one, or of a finding any number."""
+    one = getattr(row, "compile_id", None)
+    return getattr(row, "compile_ids", ()) if one is None else (one,)
 
 
 @cache

@@ -6,12 +6,16 @@ import io
 import json
 import pkgutil
 import runpy
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -21,6 +25,7 @@ import dynadiag
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rules import Rule
 from dynadiag.fixes.fix_report import FixDocument, FixReport
+from dynadiag.recording.opening import is_journal
 from dynadiag.recording.reader import Recording
 from dynadiag.recording.records import Span
 from dynadiag.tables import _columns, _flat
@@ -128,6 +133,17 @@ def test_a_missing_folder_is_said(tmp_path: Path) -> None:
         pass
 
 
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(dynadiag.DynadiagError, match="working directory is gone"), dynadiag.record("run.dynadiag"):
+        pass
+    with pytest.raises(dynadiag.DynadiagError, match="working directory is gone"):
+        dynadiag.open("run.dynadiag")
+
+
 def test_without_source_no_line_of_it_is_recorded(tmp_path: Path) -> None:
     with dynadiag.record(tmp_path / "run.dynadiag", source=False) as path:
         compiled()(torch.ones(3))
@@ -209,6 +225,9 @@ def test_an_opened_recording_has_a_report_and_tables(tmp_path: Path) -> None:
         assert recording.breaks() == tuple(recording.breaks)
         assert recording.breaks[0].span.line == broken.__code__.co_firstlineno + 2
         assert {item.compile_id for item in recording.recompiles} == {"0/1", "1/1"}
+        assert [item.compile_id for item in recording.recompiles("0/1")] == ["0/1"]
+        assert [recording.breaks("9/9"), recording.kernels("0/0")] == [(), ()]
+        assert all("1/1" in item.compile_ids for item in recording.findings("1/1"))
         assert "x.size()[0] was 3, now 4" in repr(recording.recompiles)
         assert len(recording.kernels) == 0
         assert repr(recording.kernels) == "no rows"
@@ -341,6 +360,35 @@ def test_watch_writes_a_line_as_each_compile_begins_breaks_recompiles_and_gives_
     assert "whole" not in watched.getvalue()
 
 
+def test_watch_tells_what_changed_since_the_newest_code() -> None:
+    class Layer:
+        name = ""
+
+    def step(x: torch.Tensor, layer: Layer) -> torch.Tensor:
+        return x + 1 if layer.name == "last" else x * 2
+
+    watched, fast, layer = io.StringIO(), compiled(step), Layer()
+    with dynadiag.watch(watched):
+        for layer.name in "abcd":
+            fast(torch.ones(3), layer)
+    told = [rest.partition(": ")[2] for word, rest in lines_of(watched) if word == "recompiling"]
+    assert told == [f"layer.name was '{was}', now '{now}'" for was, now in ("ab", "bc", "cd")]
+
+
+def test_watch_tells_a_break_that_dynamo_meets_again_once() -> None:
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = x + 1
+            torch._dynamo.graph_break()
+        return x
+
+    watched = io.StringIO()
+    with dynadiag.watch(watched):
+        compiled(loop)(torch.ones(3))
+    words = [word for word, _ in lines_of(watched)]
+    assert words[:3] == ["compiling", "graph break", "gave"]
+
+
 def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
     @torch.compile(backend="eager")
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -456,6 +504,43 @@ def test_what_is_replaced_stays_until_the_block_has_ended(tmp_path: Path) -> Non
 def test_what_cannot_be_written_to_is_refused_before_the_block() -> None:
     with pytest.raises(dynadiag.DynadiagError, match="watch: file is of type str"), dynadiag.watch("x.log"):  # type: ignore[arg-type]
         pytest.fail("the block ran")
+
+
+def test_a_block_that_the_end_of_the_interpreter_ends_is_a_whole_recording(tmp_path: Path) -> None:
+    program = """
+        import atexit, dynadiag, torch
+        block = dynadiag.record("run.dynadiag")
+        block.__enter__()
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+        atexit.register(block.__exit__, None, None, None)
+    """
+    told = subprocess.run(
+        [sys.executable, "-c", dedent(program)], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert told.stderr == ""
+    assert not is_journal(tmp_path / "run.dynadiag")
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert recording.report().graph_count == 1
+
+
+def test_a_recording_that_is_being_made_is_named_as_it_was_opened(tmp_path: Path) -> None:
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        compiled()(torch.ones(3))
+        with dynadiag.open(path) as recording:
+            assert str(recording.report()).endswith(f"next: dynadiag browse {path}\n")
+            assert repr(recording).startswith(f"<recording {path},")
+
+
+def test_a_recording_that_another_program_has_locked_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
+    with dynadiag.record(tmp_path / "run.dynadiag") as path:
+        pass
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(dynadiag.UnreadableInput, match="another program has locked it"):
+            dynadiag.open(path)
 
 
 def test_an_argument_is_named_as_python_has_it() -> None:

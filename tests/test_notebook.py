@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -30,7 +33,10 @@ class Notebook:
         self._client = client
 
     def run(self, cell: str) -> tuple[int, dict[str, str]]:
-        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, traceback, text/plain, ..."""
+        """Run a cell. Return its number, and its output by kind: stdout, stderr, error, traceback, text/plain, ...
+
+        ``failed`` is the exception by which a notebook knows to run no cell below.
+        """
         output: dict[str, str] = {}
 
         def hear(message: dict[str, Any]) -> None:
@@ -39,13 +45,16 @@ class Notebook:
                 case "stream":
                     output[content["name"]] = output.get(content["name"], "") + content["text"]
                 case "error":
-                    output["error"] = f"{content['ename']}: {content['evalue']}"
+                    shown = f"{content['ename']}: {content['evalue']}"
+                    output["error"] = f"{output['error']}\n{shown}" if "error" in output else shown
                     output["traceback"] = "\n".join(content["traceback"])
                 case "execute_result" | "display_data":
                     output.update(content["data"])
 
-        reply = self._client.execute_interactive(cell, timeout=_SECONDS, output_hook=hear)
-        return reply["content"]["execution_count"], output
+        reply = self._client.execute_interactive(cell, timeout=_SECONDS, output_hook=hear)["content"]
+        if reply["status"] == "error":
+            output["failed"] = reply["ename"]
+        return reply["execution_count"], output
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +101,28 @@ def test_the_magic_explains_a_cell_that_raises(notebook: Notebook) -> None:
     number, shown = notebook.run("%%dynadiag\ntorch.compile(step)(torch.ones(2), 1)")
     assert shown["error"].startswith("TypeError")
     assert f"The program raised TypeError at In[{number}]:2" in shown["text/plain"]
+    assert notebook.run("1 / 0")[1]["error"].startswith("ZeroDivisionError")
+
+
+@pytest.mark.parametrize("line", ["1 / 0", "return 3", "%nosuch", "raise KeyboardInterrupt"])
+def test_a_cell_that_raises_fails_as_without_the_magic_so_that_no_cell_below_runs(
+    notebook: Notebook, line: str
+) -> None:
+    plain, told = notebook.run(line)[1], notebook.run(f"%%dynadiag\n{line}")[1]
+    assert told["failed"] == plain["failed"]
+    for stream in ("error", "stderr"):  # shown once
+        assert told.get(stream, "").count("\n") == plain.get(stream, "").count("\n")
+
+
+def test_nothing_compiled_in_a_cell_is_not_said_of_a_call_of_older_code(notebook: Notebook, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.dynadiag")
+    notebook.run('torch.compiler.reset()\nolder = torch.compile(step, backend="eager")\nolder(torch.ones(3))')
+    notebook.run(f"%%dynadiag {path}\nolder(torch.ones(3))")
+    report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
+    assert "compiled before the recording began" in report
+    assert "No call reached" not in report
+    notebook.run("torch.compiler.reset()")
+    assert "compiled before" not in notebook.run("%%dynadiag\n1 + 1")[1]["text/html"]
 
 
 def test_what_a_cell_returns_stays_the_notebooks(notebook: Notebook) -> None:
@@ -105,6 +136,34 @@ def test_an_exception_of_a_cell_has_no_frames_of_the_kernel(notebook: Notebook, 
     report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
     assert "= called: In[" in report
     assert "site-packages" not in report
+
+
+def test_a_cell_under_the_magic_is_called_by_nothing(notebook: Notebook, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.dynadiag")
+    cell = 'torch.compiler.reset()\ntorch.compile(step, backend="eager")(torch.ones(3))'
+    number, _ = notebook.run(f"%%dynadiag {path}\n{cell}")
+    report = notebook.run(f"print(dynadiag.open({path!r}).report())")[1]["stdout"]
+    assert [line.strip() for line in report.splitlines() if "= called:" in line or "in <module>" in line] == [
+        f"= called: In[{number}]:3 in <module>"
+    ]
+    assert "more frames" not in report
+
+
+def test_a_terminal_prints_the_report() -> None:
+    program = """
+        from IPython.terminal.interactiveshell import TerminalInteractiveShell
+        shell = TerminalInteractiveShell.instance()
+        shell.run_cell("import torch\\n%load_ext dynadiag")
+        shell.run_cell("%%dynadiag\\ntorch.compile(lambda x: print(x), backend='eager')(torch.ones(3))")
+    """
+    told = subprocess.run([sys.executable, "-c", dedent(program)], check=True, capture_output=True, text=True)
+    assert "\nhelp: " in told.stdout
+
+
+def test_another_magic_may_stand_below_the_magic(notebook: Notebook) -> None:
+    _, shown = notebook.run("%%dynadiag\n%%time\ntorch.compile(step, backend='eager')(torch.ones(6, 6)).shape")
+    assert "Wall time" in shown["stdout"]
+    assert "failed" not in shown
 
 
 def test_a_cell_that_is_no_python_is_named(notebook: Notebook) -> None:
@@ -175,6 +234,24 @@ def test_a_call_that_no_cell_can_make_again_is_refused_by_the_name_of_what_it_us
     assert "`handle`, which the call uses, cannot be pickled" in notebook.run("dynadiag.fix(reads, 1)")[1]["error"]
     notebook.run("for _ in range(1):\n    def inner(x):\n        return x")
     assert "no cell of this notebook defines inner" in notebook.run("dynadiag.fix(inner, 1)")[1]["error"]
+
+
+@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "pass"])
+def test_a_training_that_no_callback_sees_end_is_recorded_until_the_end_of_its_cell(
+    notebook: Notebook, tmp_path: Path, ending: str
+) -> None:
+    paths = [str(tmp_path / name) for name in ("steps.dynadiag", "next.dynadiag")]
+    notebook.run(
+        "from dynadiag.integrations.step_recording import StepRecording\n"
+        f"steps = StepRecording({paths[0]!r}, 1, 9, {{}})\n"
+        "steps.begin_training(force=True)\n"
+        "steps.before_step(1)\n"
+        "torch.compiler.reset()\n"
+        'torch.compile(step, backend="eager")(torch.ones(3))\n' + ending
+    )
+    _, shown = notebook.run(f"with dynadiag.record({paths[1]!r}):\n    pass\ndynadiag.open({paths[0]!r}).report()")
+    assert "error" not in shown
+    assert ("was interrupted" in shown["text/plain"]) == (ending != "pass")
 
 
 def test_a_verdict_names_the_cell(notebook: Notebook) -> None:

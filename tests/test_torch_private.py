@@ -464,3 +464,13 @@ def test_the_interpreter_negates_tensors_element_by_element() -> None:
     names = {"_elementwise_not": interpreter_patches._elementwise_not, "a": 0, "b": 2, "x": 0}
     exec(compile(ast.fix_missing_locations(tree), "kernel", "exec"), names)
     assert names["y"] is True
+
+
+def test_frames_are_counted_until_the_reset() -> None:
+    torch.compiler.reset()
+    fast, counts = compiled(lambda x: x + 1), []
+    for size in (2, 2, 3):
+        fast(torch.ones(size))
+        counts.append(torch_private.frames_begun())
+    torch.compiler.reset()
+    assert [*counts, torch_private.frames_begun()] == [1, 1, 2, 0]

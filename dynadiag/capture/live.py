@@ -42,6 +42,7 @@ class Watcher(Recorder):
         self._write, self._lead = write, lead
         self._functions: dict[str, str] = {}  # by compile id, until the compile has ended
         self._reported: set[str] = set()  # compiles whose failure has a line
+        self._last = ""  # the last line
 
     def start(self) -> None:
         """Listen to torch."""
@@ -96,8 +97,9 @@ class Watcher(Recorder):
 
     def _recompiles(self, compile_id: str, data: Mapping[str, Any], _metadata: Mapping[str, Any]) -> None:
         self._functions[compile_id] = _function(data)
-        changes = [_change(item) for item in data.get("failures") or () if isinstance(item, Mapping)]
-        changes = list(dict.fromkeys(changes))
+        failures = [item for item in data.get("failures") or () if isinstance(item, Mapping)]
+        newest = failures[0].get("against") if failures else None  # what changed since: older code failed by it before
+        changes = list(dict.fromkeys(_change(item) for item in failures if item.get("against") == newest))
         more = f" and {len(changes) - _MAX_CHANGES} more" if len(changes) > _MAX_CHANGES else ""
         why = f": {', '.join(changes[:_MAX_CHANGES])}{more}" if changes else ""
         self._line("recompiling", compile_id, f"{_function(data)}{why}")
@@ -119,8 +121,10 @@ class Watcher(Recorder):
             self._line("compiled", compile_id, f"{function}{took}")
 
     def _line(self, word: str, compile_id: str, text: str) -> None:
-        line = f"{time.strftime('%H:%M:%S')} {self._lead}{word:<11} {compile_id:<5} {text}".rstrip()
-        self._write(_UNPRINTABLE.sub(" ", line))
+        line = f"{self._lead}{word:<11} {compile_id:<5} {text}".rstrip()
+        if line != self._last:  # Dynamo starts again after some breaks, and meets the same one
+            self._last = line
+            self._write(_UNPRINTABLE.sub(" ", f"{time.strftime('%H:%M:%S')} {line}"))
 
 
 _SHOWN: dict[str, Callable[[Watcher, str, Mapping[str, Any], Mapping[str, Any]], None]] = {

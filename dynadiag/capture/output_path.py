@@ -14,6 +14,8 @@ def named_path(function: str, path: object) -> Path:
         return Path(path).absolute()  # type: ignore[arg-type]  # it is what is checked
     except TypeError:
         raise DynadiagError(f"{function}: path is {described(path)}; give the name of a file") from None
+    except FileNotFoundError:
+        raise DynadiagError(f"{function}: {path}: the working directory is gone; give a path from the root") from None
 
 
 def check_output(path: Path, *, force: bool) -> None:

@@ -93,6 +93,18 @@ def parse_budgets(values: Mapping[str, Any], where: str) -> Budgets:
     return _parsed({name: value for name, value in values.items() if value is not None}, where, Budgets)
 
 
+def budgets_of_arguments(values: Mapping[str, Any], where: str) -> Budgets:
+    """Budgets by the names of Python's arguments, ``max_breaks``, which an error names so. Raises `DynadiagError`."""
+    named = {name.replace("_", "-"): value for name, value in values.items()}
+    try:
+        return parse_budgets(named, where)
+    except DynadiagError as error:
+        text = str(error)
+        for name in (*named, *(field.encode_name for field in msgspec.structs.fields(Budgets))):
+            text = text.replace(name, name.replace("-", "_"))
+        raise DynadiagError(text) from None
+
+
 def bytes_of(size: int | str) -> int:
     """A size in bytes.
 

@@ -46,5 +46,5 @@ class DynadiagCallback(StepCallback, Callback):
             return
         for logger in trainer.loggers:
             self._send(partial(logger.log_metrics, dict(result.metrics), step=trainer.global_step))
-        if result.over and self._stop:
+        if self._must_stop(result):
             trainer.should_stop = True

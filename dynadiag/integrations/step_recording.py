@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -12,15 +13,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch.distributed
 
 import dynadiag
 from dynadiag.capture.live import Watcher
 from dynadiag.capture.output_path import check_output, named_path
-from dynadiag.capture.run_metadata import job_place
+from dynadiag.capture.run_metadata import job_place, running_shell
 from dynadiag.check.baseline import Baseline
-from dynadiag.check.configuration import Budgets, parse_budgets
+from dynadiag.check.configuration import Budgets, budgets_of_arguments
 from dynadiag.check.measurement import measure
 from dynadiag.check.result import over_budget
 from dynadiag.errors import DynadiagError, say
@@ -56,8 +58,7 @@ class StepRecording:
         """Raises `DynadiagError` for a path that is none, a budget that is unknown, or steps that are none."""
         if not (isinstance(first, int) and isinstance(last, int) and 1 <= first <= last):
             raise DynadiagError(f"steps {first} to {last}: give the first and the last step, counted from 1")
-        named = {name.replace("_", "-"): value for name, value in budgets.items()}
-        self._budgets: Budgets = parse_budgets(named, "DynadiagCallback")
+        self._budgets: Budgets = budgets_of_arguments(budgets, "DynadiagCallback")
         self._path, self._first, self._last = named_path("DynadiagCallback", path), first, last
         self._open: ExitStack | None = None  # once the first step has begun
         self._done = False
@@ -95,9 +96,22 @@ class StepRecording:
                 stack.callback(watcher.stop)
             self._open, self._recorded = stack, (step, step)
             _recording_of_thread[thread] = self
-            weakref.finalize(self, stack.close)  # the loop may end in an exception that no callback hears of
+            weakref.finalize(self, _close, stack)  # the loop may end in an exception that no callback hears of
+            self._end_with_cell()
         except Exception as error:  # noqa: BLE001 - the training is the user's, and goes on
             self._give_up(error)
+
+    def _end_with_cell(self) -> None:
+        """In a notebook, end with the cell: what an exception or an interrupt ended would be recorded on and on."""
+        shell = running_shell()
+        if shell is None or threading.current_thread() is not threading.main_thread():
+            return
+
+        def end(result: Any) -> None:
+            shell.events.unregister("post_run_cell", end)
+            self.finish(result.error_in_exec)
+
+        shell.events.register("post_run_cell", end)
 
     def after_step(self, step: int, *, is_end: bool = False) -> StepsResult | None:
         """End the recording after its last step, that of the training, or once there are too many recompiles.
@@ -115,7 +129,7 @@ class StepRecording:
         for thread in [thread for thread, each in _recording_of_thread.items() if each is self]:
             del _recording_of_thread[thread]
         if self._open is not None:
-            self._open.__exit__(None if error is None else type(error), error, getattr(error, "__traceback__", None))
+            _close(self._open, error)
 
     def finish(self, error: BaseException | None = None) -> StepsResult | None:
         """End the recording, log its findings, and return its result; None where nothing is recorded. Never raises."""
@@ -179,6 +193,12 @@ class StepCallback:
         self._recording = StepRecording(path, first_step, last_step, budgets)
         self._stop, self._force = stop, force
 
+    def _must_stop(self, result: StepsResult) -> bool:
+        """Whether training stops here, which the log says: a trainer does not say why."""
+        if is_over := bool(result.over) and self._stop:
+            _LOG.error("training stops here (stop=False lets it go on)")
+        return is_over
+
     def _send(self, send: Callable[[], object]) -> None:
         """Give figures to a tracker, whose faults are not the training's. Never raises."""
         try:
@@ -188,6 +208,13 @@ class StepCallback:
 
 
 _recording_of_thread: weakref.WeakValueDictionary[int, StepRecording] = weakref.WeakValueDictionary()
+
+
+def _close(stack: ExitStack, error: BaseException | None = None) -> None:
+    """End a recording. ``error`` is what ended the training; Python keeps the one that has ended the program."""
+    if error is None and running_shell() is None:
+        error = getattr(sys, "last_value", None)
+    stack.__exit__(None if error is None else type(error), error, getattr(error, "__traceback__", None))
 
 
 def _steps(first: int, last: int) -> str:

@@ -54,7 +54,7 @@ class DynadiagCallback(StepCallback, TrainerCallback):
             should_log = control.should_log
             self._send(partial(handler.on_log, args, state, control, logs))
             control.should_log = should_log  # what the step itself has to log is still due
-        if result.over and self._stop:
+        if self._must_stop(result):
             control.should_training_stop = True
 
 

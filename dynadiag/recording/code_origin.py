@@ -132,11 +132,16 @@ def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
     Code from ``-c`` that calls ours starts the program: it is not the user's. Neither are the frames of a kernel, which
     come before those of a notebook's cells, nor those of pytest, which come before those of a test or of a fixture.
     """
-    first_cell = next((index for index, frame in enumerate(stack) if cell_label(frame.file)), 0)
-    behind_pytest = max((index for index, frame in enumerate(stack, 1) if _PYTEST.search(frame.file)), default=0)
-    stack = stack[max(first_cell, behind_pytest) :] or stack
+    behind_runner = max((index for index, frame in enumerate(stack, 1) if _runs_program(frame)), default=0)
+    stack = stack[behind_runner:] or stack
     starts = {frame for frame, called in pairwise(stack) if frame.file == "<string>" and _OURS.search(called.file)}
     return tuple(frame for frame in stack if is_user_file(frame.file) and frame not in starts) or stack
+
+
+def _runs_program(frame: Frame) -> bool:
+    """Whether the frame is pytest's, or the one in which IPython runs a cell: a magic runs its cell in another one."""
+    is_shell = frame.function == "run_code" and frame.file.endswith("/IPython/core/interactiveshell.py")
+    return is_shell or _PYTEST.search(frame.file) is not None
 
 
 def user_frame(item: Break) -> Frame | None:

@@ -68,7 +68,11 @@ class Database:
             with self._lock:
                 yield
         except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
-            reason = "closed while it was read" if self._is_closed else f"a damaged recording ({printable(error)})"
+            reason = f"a damaged recording ({printable(error)})"
+            if self._is_closed:
+                reason = "closed while it was read"
+            elif getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                reason = "another program has locked it: end that one, or read a copy"
             raise UnreadableInput(f"{self.path}: {reason}") from error
 
     def single_row(self, found: tuple[R, ...], what: str) -> R:

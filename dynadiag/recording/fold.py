@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -126,7 +126,7 @@ class _Fold:
         stored = 0
         with ThreadPoolExecutor(1) as pool:
             for piece in self._source.blocks():
-                pending.append(pool.submit(compressor.compress, piece))
+                pending.append(_submit(pool, compressor.compress, piece))
                 yield piece
                 while pending and (len(pending) >= _MAX_PENDING or pending[0].done()):
                     self._store.block(stored, pending.popleft().result())
@@ -193,6 +193,16 @@ class _Fold:
         if self._lost_records:
             what = "1 record" if self._lost_records == 1 else f"{self._lost_records:,} records"
             yield f"{what} of the log had unexpected values and could not be stored: {self._first_loss}."
+
+
+def _submit(pool: ThreadPoolExecutor, compress: Callable[[bytes], bytes], piece: bytes) -> Future[bytes]:
+    """Compress a piece in the pool, or here where no thread can begin: at the end of the interpreter, or at a limit."""
+    try:
+        return pool.submit(compress, piece)
+    except RuntimeError:
+        done = Future[bytes]()
+        done.set_result(compress(piece))
+        return done
 
 
 def _event_name(body: object) -> str | None:

@@ -175,10 +175,14 @@ def _is_alive(pid: int) -> bool:
 
 
 def _snapshot(path: Path, kind: type[R]) -> R:
-    """Open a recording of the journal so far. Its temporary file is already unlinked when this returns."""
+    """Open a recording of the journal so far. Its temporary file is unlinked when this returns: it has the journal's
+    path.
+    """
     from dynadiag.recording.fold import fold  # as above
 
     with tempfile.TemporaryDirectory(prefix="dynadiag-") as folder:
         scratch = Path(folder, path.name)
         fold(path, scratch)
-        return kind(scratch)
+        opened = kind(scratch)
+    opened.path = path
+    return opened

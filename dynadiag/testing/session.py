@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dynadiag.check.baseline import Baseline, changes_of, read_baseline, updated_baseline
-from dynadiag.check.configuration import Budgets, find_configuration, parse_budgets
+from dynadiag.check.configuration import Budgets, budgets_of_arguments, find_configuration
 from dynadiag.check.measurement import Measurement
 from dynadiag.check.result import CheckResult, after_update, check, over_budget
 from dynadiag.errors import DynadiagError
@@ -230,7 +230,7 @@ def _over_marker(item: pytest.Item) -> Iterator[str]:
         yield f"@pytest.mark.dynadiag takes {', '.join(_MARKER_BUDGETS)} by name, not {(*marker.args, *unknown)}"
         return
     try:
-        budgets = parse_budgets({name.replace("_", "-"): value for name, value in marker.kwargs.items()}, "marker")
+        budgets = budgets_of_arguments(marker.kwargs, "marker")
     except DynadiagError as error:
         yield str(error)
         return

@@ -369,6 +369,13 @@ def is_compiled(fn: object) -> bool:
     return isinstance(fn, OptimizedModule) or any(found.get(name) is not None for name in _COMPILED_ATTRIBUTES)
 
 
+def frames_begun() -> int:
+    """Return how many frames Dynamo has begun to compile since the last ``torch.compiler.reset()``."""
+    from torch._dynamo import utils
+
+    return int(utils.curr_frame)
+
+
 # Of a compiled function, and of a module after compile().
 _COMPILED_ATTRIBUTES = ("_torchdynamo_orig_callable", "_compiled_call_impl")
 STANCE_HOOK = "_callback_from_stance"  # of torch._dynamo.eval_frame; it is called at the start of every compiled call

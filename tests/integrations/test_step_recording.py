@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -84,6 +87,30 @@ def test_what_ended_the_training_is_in_the_recording(tmp_path: Path) -> None:
         steps.finish(error)
     with dynadiag.open(tmp_path / "run.dynadiag") as recording:
         assert "The program raised KeyError at test_step_recording.py" in str(recording.report())
+
+
+def test_what_ended_the_program_is_in_the_recording(tmp_path: Path) -> None:
+    program = """
+        from dynadiag.integrations.step_recording import StepRecording
+        steps = StepRecording("run.dynadiag", 1, 9, {})
+        steps.begin_training(force=False)
+        steps.before_step(1)
+        raise KeyError("mine")
+    """
+    told = subprocess.run([sys.executable, "-c", dedent(program)], cwd=tmp_path, capture_output=True, text=True)
+    assert told.stderr.endswith("KeyError: 'mine'\n")
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        assert "The program raised KeyError" in repr(recording.report())
+
+
+def test_a_budget_that_cannot_be_used_is_named_as_the_argument(tmp_path: Path) -> None:
+    for budgets, said in (
+        ({"max_brakes": 0}, r"max_brakes is not known: try max_breaks$"),
+        ({"max_graphs": -1}, r"max_graphs is -1: give a whole number, 0 or more$"),
+        ({"breaks_at_most": 0}, r"breaks_at_most is not known: .*max_compile_seconds"),
+    ):
+        with pytest.raises(dynadiag.DynadiagError, match=said):
+            StepRecording(tmp_path / "run.dynadiag", 1, 2, budgets)
 
 
 def test_steps_that_were_not_reached_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

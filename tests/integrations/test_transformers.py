@@ -49,6 +49,7 @@ def test_training_stops_when_a_budget_is_exceeded(loop: Any, tmp_path: Path, cap
     made.train()
     assert made.state.global_step == 2
     assert "over budget: 1 graph break, 0 allowed" in caplog.text
+    assert "training stops here" in caplog.text
 
 
 def test_it_only_says_so_without_stop(loop: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -57,6 +58,7 @@ def test_it_only_says_so_without_stop(loop: Any, tmp_path: Path, caplog: pytest.
     made.train()
     assert made.state.global_step == 2
     assert "over budget" in caplog.text
+    assert "training stops" not in caplog.text
 
 
 def test_a_loop_that_ends_early_or_raises_leaves_a_recording(loop: Any, tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_what_cannot_be_recorded_is_refused_before_training(loop: Any, tmp_path:
     with pytest.raises(dynadiag.DynadiagError, match="force"):
         loop.trainer(tmp_path, loop.DynadiagCallback(path)).train()
     assert path.read_text() == "mine"
-    with pytest.raises(dynadiag.DynadiagError, match="max-braeks"):
+    with pytest.raises(dynadiag.DynadiagError, match="max_braeks"):
         loop.DynadiagCallback(path, max_braeks=1)
     with pytest.raises(dynadiag.DynadiagError, match="steps 3 to 2"):
         loop.DynadiagCallback(path, first_step=3, last_step=2)
