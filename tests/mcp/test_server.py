@@ -228,6 +228,13 @@ def test_a_program_and_its_arguments_are_one_property_each() -> None:
     assert schema["properties"]["module"]["type"] == "boolean"
 
 
+def test_what_an_exit_code_means_is_true_of_a_recording_too() -> None:
+    tools = command_tools()
+    assert tools["explain"].meaning(0) == "done"  # also of a recording whose program failed
+    assert {tools[name].meaning(3) for name in ("explain", "values", "run")} == {"the program's own exit code"}
+    assert tools["compare"].meaning(1) == "every variant failed"
+
+
 def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
     for tool, arguments, said in REFUSED:
         result = client.call(tool, **arguments)
