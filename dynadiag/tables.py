@@ -151,13 +151,15 @@ class OpenRecording(Recording):
         """Explain the recording. ``print`` shows the report as text, and a notebook a summary."""
         return self._report
 
-    def sql(self, query: str, *values: object, limit: int | None = None) -> Rows[Any]:
+    def sql(self, query: str, *values: object, limit: int | None = None, size: int | None = None) -> Rows[Any]:
         """Run one ``SELECT`` on the tables of the recording, and return up to ``limit`` rows as named tuples.
+
+        With ``size`` the first row that makes all exceed so many characters and bytes is the last.
 
         Each ``?`` of the query stands for one of ``values``. docs/recording-schema.md has the tables. Raises
         `DynadiagError` if the query is wrong, does anything but read, or takes more than a minute.
         """
-        result = run_query(self._database, query, values, limit=limit)
+        result = run_query(self._database, query, values, limit=limit, size=size)
         row: Any = namedtuple("Row", result.columns, rename=True)  # type: ignore[misc]  # the query names its fields
         rows = tuple(row(*values) for values in result.rows)
         return Rows(lambda: rows, row)

@@ -373,7 +373,9 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DynadiagError(f"cannot make {folder}: {error.strerror}; name a file with -o") from error
+        # Not -o: that is another file of some commands, and others have none.
+        told = "set XDG_STATE_HOME to a folder that can be written"
+        raise DynadiagError(f"cannot make {folder}: {error.strerror}; {told}") from error
     tell_if_large(folder)
     return unused_path(folder, target)
 

@@ -25,7 +25,7 @@ def state_folder() -> Path:
     try:
         return (base if base.is_absolute() else Path.home() / ".local" / "state") / "dynadiag"
     except RuntimeError as error:
-        raise DynadiagError("there is no home folder: set HOME or XDG_STATE_HOME, or name a file with -o") from error
+        raise DynadiagError("there is no home folder: set HOME or XDG_STATE_HOME") from error
 
 
 def stored_results(folder: Path) -> Iterator[tuple[Path, int, float]]:

@@ -85,7 +85,8 @@ class _ComparisonPrinter:
         message = next((line for line in failure.message.splitlines() if line.strip()), "")
         kind = f"{failure.type}: " if failure.kind == "exception" else ""
         lead = f"{clean_line(_name(result, self._comparison.results))}: "
-        first, *rest = self._printer.wrap(f"{kind}{message}", lead)
+        when = "after it was measured: " if result.rounds else ""  # such as with other inputs: its row stands above
+        first, *rest = self._printer.wrap(f"{when}{kind}{message}", lead)
         return [self._printer.paint(first[: len(lead) - 1], "error") + first[len(lead) - 1 :], *rest]
 
     def _warm_calls(self, measured: Sequence[VariantResult]) -> list[str]:

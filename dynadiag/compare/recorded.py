@@ -246,9 +246,9 @@ def _headline(found: RecordedComparison) -> str:
     first = f" The first stage that differs: {stage}." if stage else ""
     unsaid = [_NAMES[each.name] for each in found.figures if each.differs is None]
     if len(unsaid) == len(found.figures) and not found.is_one_program:
-        return f"No figure is known of both.{first}"
+        return f"No figure can be compared.{first}"
     if not found.differing:
-        return f"No difference beyond noise.{f' Not known: {list_some(unsaid)}.' if unsaid else ''}{first}"
+        return f"No difference beyond noise.{f' Not compared: {list_some(unsaid)}.' if unsaid else ''}{first}"
     ratios = [f"{_NAMES[each.name]} {each.ratio:.2f} times" for each in found.differing if each.ratio is not None]
     why = f"the first stage that differs: {stage}" if stage else "nothing that was compiled differs"
     return f"B against A: {', '.join(ratios)}; {'why is unknown' if found.unknown else why}."

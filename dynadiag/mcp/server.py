@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 import anyio
 import anyio.to_thread
@@ -65,6 +65,9 @@ with interrupted_by_signals():
     sys.exit(main())
 """
 _MAX_LINE = 300  # characters of a line of progress
+_MAX_WAITING = 100  # lines of progress that the client has not taken yet
+_MAX_PATH = 10_000  # characters of a line of stderr: the last is a path
+_MAX_TEXT = 20_000  # characters of what a command printed: its end, where the report stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class CommandEnd:
     """How a command ended. ``document`` is the text of its JSON, None if it wrote none."""
 
     exit_code: int
-    printed: str
+    printed: str  # its end
+    left_out: int  # characters before that
     last_line: str  # of stderr
     document: str | None
 
@@ -80,44 +84,58 @@ class CommandEnd:
 async def run_command(
     name: str, words: Sequence[str], *, has_document: bool, report: Callable[[str], Awaitable[None]]
 ) -> CommandEnd:
-    """Run ``dynadiag NAME WORDS``, and give each line of its stderr to ``report``.
+    """Run ``dynadiag NAME WORDS``, and give each line of its stderr to ``report``, while that keeps up.
 
-    If the call is cancelled the command is interrupted as by Ctrl-C, so that it keeps what it has found, and what it
-    started is ended.
+    The program never waits for ``report``, lines are left out instead. If the call is cancelled the command is
+    interrupted as by Ctrl-C, so that it keeps what it has found, and what it started is ended.
     """
     with tempfile.TemporaryDirectory(prefix="dynadiag-mcp-") as folder:
         document = Path(folder, "document.json")
         options = [f"--json={document}"] if has_document else []
         command = [sys.executable, "-c", _BOOT, name, *options, *words]
-        process = await anyio.open_process(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "COLUMNS": "120"},
-            start_new_session=True,
-        )
-        printed, lines = list[str](), list[str]()
+        try:
+            process = await anyio.open_process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "COLUMNS": "120"},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # words that no command line can have
+            raise DynadiagError(f"{name}: {error}") from error
+        printed, left_out, last_line = "", 0, ""
+        telling, told = anyio.create_memory_object_stream[str](_MAX_WAITING)
 
         async def read_lines() -> None:
-            async for line in _lines(process.stderr):
-                lines[:] = [line]
-                await report(line[:_MAX_LINE])
+            nonlocal last_line
+            with telling:
+                async for last_line in _lines(process.stderr):
+                    with suppress(anyio.WouldBlock):
+                        telling.send_nowait(last_line[:_MAX_LINE])
+
+        async def tell_lines() -> None:
+            async for line in told:
+                await report(line)
 
         async def read_text() -> None:
+            nonlocal printed, left_out
             async for text in _texts(process.stdout):
-                printed.append(text)
+                printed += text
+                left_out += len(printed[:-_MAX_TEXT])
+                printed = printed[-_MAX_TEXT:]
 
-        try:
-            async with anyio.create_task_group() as reading:
-                reading.start_soon(read_lines)
-                reading.start_soon(read_text)
-                code = await process.wait()
-                reading.cancel_scope.deadline = anyio.current_time() + _LAST_WORDS
-        finally:
-            await _end(process)
+        with telling, told:
+            try:
+                async with anyio.create_task_group() as reading:
+                    for task in (read_lines, tell_lines, read_text):
+                        reading.start_soon(task)
+                    code = await process.wait()
+                    reading.cancel_scope.deadline = anyio.current_time() + _LAST_WORDS
+            finally:
+                await _end(process)
         written = document.read_text(encoding="utf-8") if document.exists() else None
-    return CommandEnd(code, "".join(printed), lines[0] if lines else "", written)
+    return CommandEnd(code, printed, left_out, last_line, written)
 
 
 def _texts(stream: ByteReceiveStream | None) -> TextReceiveStream:
@@ -128,7 +146,8 @@ def _texts(stream: ByteReceiveStream | None) -> TextReceiveStream:
 async def _lines(stream: ByteReceiveStream | None) -> AsyncIterator[str]:
     rest = ""
     async for text in _texts(stream):
-        *lines, rest = (rest + text).split("\n")
+        *lines, rest = (rest + text).replace("\r", "\n").split("\n")  # a progress bar writes "\r" alone
+        rest = rest[:_MAX_PATH]
         for line in lines:
             if line.strip():
                 yield line
@@ -178,38 +197,48 @@ TEMPLATES: Sequence[tuple[str, str, str]] = (  # what follows the path, a name, 
 
 def uri_of(path: Path) -> str:
     """Return the URI of a recording."""
-    return f"{_SCHEME}://{quote(str(path.absolute()))}"
+    return f"{_SCHEME}://{quote(os.fsencode(path.absolute()))}"
 
 
 def read_resource(uri: str) -> tuple[str, str]:
     """Return the text of a resource and its MIME type. Raises `DynadiagError` if there is no such resource."""
-    parts = urlsplit(uri)
-    path = unquote(parts.path)
-    if parts.scheme != _SCHEME or parts.netloc:
+    # No urlsplit and parse_qs: a `+`, `&` or `;` of a query is its own.
+    name, _, asked = uri.partition("?")
+    path = os.fsdecode(unquote_to_bytes(name.removeprefix(f"{_SCHEME}://")))
+    if not name.startswith(f"{_SCHEME}:///"):
         raise DynadiagError(f"{uri[:200]}: the URI of a recording is {_SCHEME}:///PATH{SUFFIX}")
     if path.startswith("/schema/"):
         return orjson.dumps(schema_of(path.removeprefix("/schema/"))).decode(), "application/json"
-    asked = parse_qs(parts.query, keep_blank_values=True)
+    what, _, value = asked.partition("=")
+    value = unquote(value)
     with OpenRecording.at(Path(path)) as recording:
-        match list(asked):
-            case []:
+        match what:
+            case "":
                 return _cut(recording.report().to_json(), uri), "application/json"
-            case ["report"]:
+            case "report":
                 return _cut(str(recording.report()), uri), "text/plain"
-            case ["sql"]:
-                return orjson.dumps(query(recording, asked["sql"][0])).decode(), "application/json"
-            case ["graph"]:
-                return _graphs(recording, asked["graph"][0]), "text/plain"
-            case ["kernel"]:
-                return _kernel(recording, asked["kernel"][0]), "text/plain"
+            case "sql":
+                return orjson.dumps(query(recording, value)).decode(), "application/json"
+            case "graph":
+                return _graphs(recording, value), "text/plain"
+            case "kernel":
+                return _kernel(recording, value), "text/plain"
     raise DynadiagError(f"{uri[:200]}: after ? stands one of report, sql=, graph=, kernel=")
 
 
 def query(recording: OpenRecording, text: str) -> dict[str, object]:
     """Return the columns and rows of a query, and whether rows were left out."""
-    rows = recording.sql(text, limit=MAX_ROWS + 1)
-    shown = [[_json_value(value) for value in row] for row in rows[:MAX_ROWS]]
-    return {"columns": list(rows.columns), "rows": shown, "more": len(rows) > MAX_ROWS}
+    rows = recording.sql(text, limit=MAX_ROWS + 1, size=_MAX_CHARS)
+    shown, room = list[list[object]](), _MAX_CHARS
+    for row in rows[:MAX_ROWS]:
+        values = [_json_value(value) for value in row]
+        room -= len(orjson.dumps(values))
+        if room < 0:
+            break
+        shown.append(values)
+    if rows and not shown:
+        raise DynadiagError(f"sql: the first row has more than {_MAX_CHARS} characters: select a part, as by substr()")
+    return {"columns": list(rows.columns), "rows": shown, "more": len(shown) < len(rows)}
 
 
 def _json_value(value: object) -> object:
@@ -242,7 +271,6 @@ def _cut(text: str, what: str) -> str:
 
 _Context = ServerRequestContext[Any, Any]
 
-_MAX_TEXT = 20_000  # characters of what a command printed: its end, where the report stands
 _MAX_ITEMS = 20  # entries of a list of a document that are sent; the resource has all
 _SQL = "sql"
 _INSTRUCTIONS = """\
@@ -304,8 +332,8 @@ def make_server() -> Server[Any]:
             if params.name not in tools:
                 raise DynadiagError(f"{params.name[:100]}: no such tool; there are {', '.join([*tools, _SQL])}")
             return await _call(tools[params.name], params.arguments or {}, context)
-        except DynadiagError as error:
-            return types.CallToolResult(content=[_text(str(error))], is_error=True)
+        except (DynadiagError, OSError) as error:
+            return types.CallToolResult(content=[_text(clean(str(error)))], is_error=True)
 
     return Server(
         "dynadiag",
@@ -393,10 +421,8 @@ def _result(tool: CommandTool, ended: CommandEnd) -> types.CallToolResult:
         "document": document,
         "left_out": left_out,
     }
-    printed = clean(ended.printed)
-    if len(printed) > _MAX_TEXT:
-        printed = f"({len(printed) - _MAX_TEXT} characters left out)\n{printed[-_MAX_TEXT:]}"
-    return types.CallToolResult(content=[_text(printed)], structured_content=structured)
+    lead = f"({ended.left_out} characters left out)\n" if ended.left_out else ""
+    return types.CallToolResult(content=[_text(lead + clean(ended.printed))], structured_content=structured)
 
 
 def _shortened(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
@@ -422,8 +448,8 @@ async def _list_resources(_context: _Context, _params: object) -> types.ListReso
     listed = [
         types.Resource(
             uri=uri_of(each.path),
-            name=each.path.name,
-            description=f"{each.program}: {each.verdict}",
+            name=clean(each.path.name),
+            description=clean(f"{each.program}: {each.verdict}"),
             mime_type="application/json",
         )
         for each in found
@@ -443,7 +469,7 @@ async def _read_resource(_context: _Context, params: types.ReadResourceRequestPa
     try:
         text, kind = await anyio.to_thread.run_sync(read_resource, str(params.uri))
     except DynadiagError as error:
-        raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
+        raise MCPError(code=types.INVALID_PARAMS, message=clean(str(error))) from error
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text, mime_type=kind)])
 
 

@@ -39,6 +39,7 @@ _MEANINGS: Mapping[str, Mapping[int, str]] = {
     },
     "check": {0: "within", 1: "something is new or over budget"},
     "diff": {0: "the same", 1: "they differ"},
+    "compare": {1: "every variant failed"},
 }
 
 
@@ -82,9 +83,9 @@ class CommandTool:
     def meaning(self, code: int) -> str:
         """Return what an exit code of the command says."""
         known = _MEANINGS.get("bisect" if self.name == "triage" else self.name, {})
-        if self.name in ("explain", "record"):
-            return "the program's own exit code" if code else "ended well"
-        return known.get(code, "done" if code == 0 else f"exit code {code}")
+        is_own = self.name in ("explain", "record", "values", "run")
+        other = "the program's own exit code" if is_own else f"exit code {code}"
+        return known.get(code, other if code else "done")
 
     def _what_runs(self, arguments: Mapping[str, Any]) -> str | None:
         """What a call would run, in a sentence; None where it only reads."""

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from dynadiag.errors import DynadiagError
@@ -24,10 +25,17 @@ class QueryResult(NamedTuple):
 
 
 def run_query(
-    database: Database, query: str, values: Sequence[object] = (), *, seconds: float = 60.0, limit: int | None = None
+    database: Database,
+    query: str,
+    values: Sequence[object] = (),
+    *,
+    seconds: float = 60.0,
+    limit: int | None = None,
+    size: int | None = None,
 ) -> QueryResult:
-    """Run one ``SELECT``, and return up to ``limit`` rows.
+    """Run one ``SELECT``, and return up to ``limit`` rows, the last of them the first that makes all exceed ``size``.
 
+    ``size`` counts the characters and bytes of the values, since a thousand rows can be gigabytes.
     Raises `DynadiagError` if SQLite refuses it, if it does anything but read, or if it takes longer than ``seconds``.
     Ctrl-C ends it.
     """
@@ -40,7 +48,7 @@ def run_query(
         connection.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
         try:
             cursor = connection.execute(query, tuple(values))
-            rows = cursor.fetchall() if limit is None else cursor.fetchmany(limit)
+            rows = _read(cursor, limit, size)
             names = tuple(str(column[0]) for column in cursor.description or ())
             cursor.close()
         except (sqlite3.Error, sqlite3.Warning) as error:
@@ -49,6 +57,17 @@ def run_query(
             connection.set_progress_handler(None, 0)
             connection.set_authorizer(None)
     return QueryResult(names, rows)
+
+
+def _read(cursor: sqlite3.Cursor, limit: int | None, size: int | None) -> list[tuple[object, ...]]:
+    rows = list[tuple[object, ...]]()
+    read = 0
+    for row in islice(cursor, limit):
+        rows.append(row)
+        read += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if size is not None and read > size:
+            break
+    return rows
 
 
 def _reason(error: Exception, seconds: float) -> str:

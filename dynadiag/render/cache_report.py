@@ -167,12 +167,12 @@ def tried_text(cause: Cause, report: CacheReport) -> str | None:
     tried = report.tried
     if tried is None or not tried.covers(cause):
         return None
-    before = report.runs[-1].compile_seconds
+    before, verb = report.runs[-1].compile_seconds, "traces" if report.only_traced else "compiles"
     if not tried.helps(len(report.compiled)):
         left = count(tried.compiled, "graph")
-        return f"the option does not help by itself: the second start compiles {left} all the same"
+        return f"the option does not help by itself: the second start {verb} {left} all the same"
     return (
-        f"the second start then compiles {count(tried.compiled, 'graph')} instead of {len(report.compiled)}, "
+        f"the second start then {verb} {count(tried.compiled, 'graph')} instead of {len(report.compiled)}, "
         f"in {duration(tried.seconds)} instead of {duration(before)} (each measured once)"
     )
 

@@ -75,9 +75,15 @@ def _search(recording: Recording) -> list[str]:
 def _verdict(run: Run, totals: dict[str, int]) -> str:
     parts = [f"{verb} {_times(totals[table])}" for table, verb in _VERBS if totals.get(table)]
     parts += [count(totals["trial"], "trial")] if totals.get("trial") else []
-    ended = [] if run.exit_code == 0 else ["no exit code" if run.exit_code is None else f"exit code {run.exit_code}"]
+    ended = [_end(run.exit_code)] if run.exit_code != 0 else []
     compiled = [] if totals.get("compile") or totals.get("trial") else ["nothing compiled"]
     return ", ".join([*ended, *compiled, *parts]) or count(totals.get("compile", 0), "compile")
+
+
+def _end(code: int | None) -> str:
+    if code is None:
+        return "no exit code"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _times(number: int) -> str:

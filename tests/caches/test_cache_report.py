@@ -70,6 +70,7 @@ class Start:
         seconds: float = 8.0,
         library: str | None = None,
         payload: str | None = None,  # of both lookups, in the place of JSON
+        aot: str | None = None,  # the outcome of AOTAutograd's cache, if it is another one
         **told: Any,
     ) -> None:
         self.of_compile("dynadiag_frame", {"file": "/u/p.py", "line": 7, "function": "step"})
@@ -77,7 +78,9 @@ class Start:
         self.of_compile("dynamo_output_graph", {}, GRAPH.format(1))
         data = {"key": None if outcome == "bypass" else key, "components": list(components), **told}
         above = json.dumps({"key": f"a{key}", "components": [], **told})
-        self.of_compile("artifact", {"name": f"aotautograd_cache_{outcome}", "encoding": "json"}, payload or above)
+        self.of_compile(
+            "artifact", {"name": f"aotautograd_cache_{aot or outcome}", "encoding": "json"}, payload or above
+        )
         artifact = {"name": f"fx_graph_cache_{outcome}", "encoding": "json"}
         self.of_compile("aot_inference_graph", {}, GRAPH.format(1))
         self.of_compile("inductor_output_code", {}, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from dynadiag.caches.cache_report import TriedCure
 from dynadiag.capture.launch import ProcessEnd
 from dynadiag.commands import caches
 from dynadiag.commands.target_options import RecordOptions
+from dynadiag.render.cache_report import headline, tried_text
 from dynadiag.torch_private.caches import set_options
 from dynadiag.trial.program import Program
-from tests.caches.test_cache_report import Start
+from tests.caches.test_cache_report import Start, report
 
 OPTION = "torch._inductor.config.unsafe_marked_cacheable_functions"
 REASON = (
@@ -70,6 +72,27 @@ def test_the_cure_is_tried_and_told_with_both_times(
     entries = json.loads((tmp_path / "o.json").read_text())["entries"]
     advice = [each for entry in entries if entry["run"] == 1 for each in entry["advice"]]
     assert {each["checked"] for each in advice} == {"tried"}
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (0, "the second start then traces 0 graphs instead of 1, in"),
+        (1, "the second start traces 1 graph all the same"),
+    ],
+)
+def test_graphs_whose_code_was_cached_are_not_said_to_be_compiled(left: int, told: str, tmp_path: Path) -> None:
+    paths = list[Path]()
+    for number, outcome in enumerate(("miss", "hit")):
+        start = Start(tmp_path, number, SOURCE)
+        start.compile(outcome, aot="bypass", cache_bypass_reason=REASON)
+        paths.append(start.ended(20.0))
+    found = report(*paths)
+    assert headline(found).startswith("The second start still traced 1 of 1 graph in AOTAutograd")
+    (cause,) = {cause for entry in found.last for cause in entry.causes if cause.options}
+    tried = tried_text(cause, replace(found, tried=TriedCure(found.options, 1.5, left)))
+    assert tried is not None
+    assert told in tried
 
 
 def test_a_cure_in_vain_is_told_as_such(

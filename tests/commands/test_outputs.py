@@ -119,6 +119,17 @@ def refused(code: int | None, capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
+@pytest.mark.parametrize("words", [["check", "in/prog.py"], ["fix", "in/prog.py:make"], ["explain", "in/run.log"]])
+def test_the_cure_for_a_state_folder_that_cannot_be_made_holds_for_each_command(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """check has no -o, and that of fix is the patch."""
+    (tmp_path / "state").touch()
+    said = refused(main(words), capsys)
+    assert "set XDG_STATE_HOME to a folder that can be written" in said
+    assert "-o" not in said.split()
+
+
 @pytest.mark.parametrize("force", [False, True], ids=["", "--force"])
 @pytest.mark.parametrize("via", ["itself", "link", "hard link", "other name"])
 @pytest.mark.parametrize(("command", "action"), FILES)

@@ -79,6 +79,9 @@ def of_many_lengths():
 def lengths():
     return [(torch.randn(length),) for length in (5, 6, 7)]
 
+def other_width():
+    return [(torch.randn(4, 5),)]
+
 def no_call():
     return "this"
 
@@ -200,6 +203,12 @@ def test_recompiles_over_a_list_of_inputs(tmp_path: Path) -> None:
     assert [row["recompiles"] for row in (static, dynamic)] == [3, 0]
     assert [len(row["inputs"]) for row in document["rows"]] == [3, 3, 3]
     assert "3 calls with other inputs" in " ".join(text.split())
+
+
+def test_a_failure_with_other_inputs_is_told_apart_from_one_of_what_was_measured(tmp_path: Path) -> None:
+    options = ("--modes", "eager", "--repeat", "1", "--inputs", "other_width")
+    _document, text = compared(tmp_path, "compiles_itself", *options)
+    assert "eager: after it was measured: RuntimeError: mat1 and mat2" in " ".join(text.split())
 
 
 def test_out_of_memory_in_every_variant_is_exit_code_1(tmp_path: Path) -> None:

@@ -163,7 +163,8 @@ def test_what_was_compiled_is_told_where_no_figure_is_known_to_differ(tmp_path: 
         ("launches", None),
     ]
     text = " ".join(recorded_text(found, ("a", "b"), None, Printer()).split())
-    assert text.startswith("No figure is known of both. The first stage that differs: break.")
+    assert text.startswith("No figure can be compared. The first stage that differs: break.")
+    assert all(figure.a and figure.b for figure in found.figures if figure.name == "peak_memory")  # known, and shown
     assert "torch._dynamo.graph_break" in text
 
 

@@ -23,6 +23,7 @@ from dynadiag.mcp.tools import command_tools
 pytest.importorskip("mcp")
 import anyio
 import mcp_types as types
+from anyio.abc import ByteReceiveStream
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -55,6 +56,18 @@ child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]
 print("started", os.getpid(), child.pid, file=sys.stderr, flush=True)
 if "ends" not in sys.argv:
     signal.pause()
+"""
+
+
+PRINTED = 1_000_004
+PRINTS = """\
+import sys
+import torch
+
+torch.compile(lambda x: x * 2, backend="eager")(torch.ones(3))
+for _ in range(100_000):
+    print("line of stderr", file=sys.stderr)
+print("x" * 1_000_000 + "end")
 """
 
 
@@ -129,6 +142,14 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     assert made.close() == 0
 
 
+@pytest.fixture(scope="module")
+def kept(client: Client) -> Path:
+    """A recording in the client's folder."""
+    client.call("record", target="train.py", output="kept.dynadiag", run=True)
+    (client.folder / "ran").unlink()
+    return client.folder / "kept.dynadiag"
+
+
 def text_of(result: dict[str, Any]) -> str:
     return "".join(part["text"] for part in result["content"])
 
@@ -193,6 +214,8 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("explain", {"target": "--all", "run": True}, "--all"),
     ("sql", {"recording": "train.py", "query": "SELECT 1"}, "a program, not a recording"),
     ("absent", {}, "no such tool"),
+    ("explain", {"target": "null\0.py", "run": True}, "null byte"),
+    ("explain", {"target": "x" * 5000, "run": True}, "too long"),
 )
 
 
@@ -207,6 +230,13 @@ def test_a_program_and_its_arguments_are_one_property_each() -> None:
     assert {"coverage", "stop_after", "fresh"} <= schema["properties"].keys()
 
 
+def test_what_an_exit_code_means_is_true_of_a_recording_too() -> None:
+    tools = command_tools()
+    assert tools["explain"].meaning(0) == "done"  # also of a recording whose program failed
+    assert {tools[name].meaning(3) for name in ("explain", "values", "run")} == {"the program's own exit code"}
+    assert tools["compare"].meaning(1) == "every variant failed"
+
+
 def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
     for tool, arguments, said in REFUSED:
         result = client.call(tool, **arguments)
@@ -214,6 +244,30 @@ def test_what_cannot_be_done_is_said_in_one_line(client: Client) -> None:
         assert said in text_of(result)
         assert "\n" not in text_of(result).strip()
     assert not (client.folder / "ran").exists()
+
+
+def test_rows_are_sent_until_they_are_too_much_for_a_client(client: Client, kept: Path) -> None:
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT hex(zeroblob(20000)) FROM n"
+    found = client.call("sql", recording=kept.name, query=many)["structuredContent"]
+    assert (len(found["rows"]), found["more"]) == (4, True)
+    refused = client.call("sql", recording=kept.name, query="SELECT hex(zeroblob(200000))")
+    assert "select a part" in text_of(refused)
+
+
+def test_a_uri_has_any_query_and_any_path(client: Client, kept: Path) -> None:
+    """A client that encodes no ``+`` and no ``&`` is understood, and so is a path that is no UTF-8."""
+    answer = client.read(f"dynadiag://{kept}?sql=SELECT 1+1 AS a, '&;=' AS b")["result"]
+    assert json.loads(answer["contents"][0]["text"])["rows"] == [[2, "&;="]]
+    odd = client.folder / "state" / "dynadiag" / os.fsdecode(b"odd \xff?.dynadiag")
+    odd.parent.mkdir(parents=True, exist_ok=True)
+    odd.write_bytes(kept.read_bytes())
+    listed = client.ask("resources/list", {})["result"]["resources"]
+    odd.unlink()
+    (found,) = [item for item in listed if item["name"].startswith("odd")]
+    assert found["uri"].endswith("/odd%20%FF%3F.dynadiag")
+    assert "No such file" in client.read(found["uri"])["error"]["message"]
+    for wrong in ("dynadiag://[", "dynadiag://host/x", "file:///x"):
+        assert "the URI of a recording is" in client.read(wrong)["error"]["message"]
 
 
 def test_a_cancelled_call_ends_what_it_started_and_keeps_what_it_found(tmp_path: Path) -> None:
@@ -278,6 +332,29 @@ def test_a_process_that_the_program_leaves_does_not_hold_the_call(client: Client
     assert answer["result"]["structuredContent"]["recording"].endswith(".dynadiag")
 
 
+@pytest.mark.usefixtures("forked_interpreters")
+def test_a_client_that_takes_no_progress_does_not_hold_the_program(tmp_path: Path) -> None:
+    """All that it prints is more than pipes hold. Of its text the end is kept, of its lines the last: the recording."""
+    (tmp_path / "prints.py").write_text(PRINTS)
+
+    async def never(_line: str) -> None:
+        await anyio.sleep_forever()
+
+    words = [f"--output={tmp_path / 'kept.dynadiag'}", str(tmp_path / "prints.py")]
+    ended = anyio.run(partial(server.run_command, "record", words, has_document=False, report=never))
+    assert ended.last_line == str(tmp_path / "kept.dynadiag")
+    assert ended.printed.endswith("end\n")
+    assert (len(ended.printed), len(ended.printed) + ended.left_out) == (server._MAX_TEXT, PRINTED)
+
+
+def test_a_progress_bar_is_lines_of_progress() -> None:
+    async def lines() -> list[str]:
+        text = [b"1/3\r2", b"/3\r", b"x" * 100_000, b"y\nend"]
+        return [line async for line in server._lines(Pieces(text))]
+
+    assert [line[:20] for line in anyio.run(lines)] == ["1/3", "2/3", "x" * 20, "end"]
+
+
 def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
     client = Client(tmp_path)
     wanted = {"name": "explain", "arguments": {"target": "starts.py", "run": True}, "_meta": {"progressToken": "t"}}
@@ -292,6 +369,21 @@ def test_a_program_ends_with_the_server(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
     assert client.close() == -signal.SIGKILL
+
+
+class Pieces(ByteReceiveStream):
+    """A pipe from which these bytes come, piece by piece."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        if not self._pieces:
+            raise anyio.EndOfStream
+        return self._pieces.pop(0)
+
+    async def aclose(self) -> None:
+        self._pieces = []
 
 
 class Progress:

@@ -37,6 +37,12 @@ def test_a_recording_is_listed_with_its_program_and_what_came_of_it(tmp_path: Pa
     assert (bad.good, age_text(7200), age_text(59)) == (None, "2 hours", "just now")
 
 
+def test_a_program_that_a_signal_ended_has_no_exit_code(tmp_path: Path) -> None:
+    build.recording(tmp_path, [*build.run_events("p.py"), *build.end_events(-2)], "interrupted")
+    (found,) = list_recordings([tmp_path])
+    assert (found.verdict, found.good) == ("signal 2, nothing compiled", False)
+
+
 def test_a_search_is_listed_with_its_answer(tmp_path: Path) -> None:
     for document in ({"verdict": "fails_uncompiled"}, None):
         path = build.recording(tmp_path, build.search_events(0, document), "found" if document else "stopped")
