@@ -67,7 +67,7 @@ with interrupted_by_signals():
 _MAX_LINE = 300  # characters of a line of progress
 _MAX_WAITING = 100  # lines of progress that the client has not taken yet
 _MAX_PATH = 10_000  # characters of a line of stderr: the last is a path
-_MAX_TEXT = 20_000  # characters of what a command printed: its end, where the report stands
+_MAX_BEGIN, _MAX_END = 4_000, 16_000  # characters of what a command printed: a report begins with what matters most
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,7 @@ class CommandEnd:
     """How a command ended. ``document`` is the text of its JSON, None if it wrote none."""
 
     exit_code: int
-    printed: str  # its end
-    left_out: int  # characters before that
+    printed: str  # its begin and its end
     last_line: str  # of stderr
     document: str | None
 
@@ -104,7 +103,7 @@ async def run_command(
             )
         except (OSError, ValueError) as error:  # words that no command line can have
             raise DynadiagError(f"{name}: {error}") from error
-        printed, left_out, last_line = "", 0, ""
+        begin, end, left_out, last_line = "", "", 0, ""
         telling, told = anyio.create_memory_object_stream[str](_MAX_WAITING)
 
         async def read_lines() -> None:
@@ -119,11 +118,12 @@ async def run_command(
                 await report(line)
 
         async def read_text() -> None:
-            nonlocal printed, left_out
+            nonlocal begin, end, left_out
             async for text in _texts(process.stdout):
-                printed += text
-                left_out += len(printed[:-_MAX_TEXT])
-                printed = printed[-_MAX_TEXT:]
+                room = _MAX_BEGIN - len(begin)
+                begin, end = begin + text[:room], end + text[room:]
+                left_out += len(end[:-_MAX_END])
+                end = end[-_MAX_END:]
 
         with telling, told:
             try:
@@ -135,7 +135,8 @@ async def run_command(
             finally:
                 await _end(process)
         written = document.read_text(encoding="utf-8") if document.exists() else None
-    return CommandEnd(code, printed, left_out, last_line, written)
+    cut = f"\n({left_out} characters left out)\n" if left_out else ""
+    return CommandEnd(code, f"{begin}{cut}{end}", last_line, written)
 
 
 def _texts(stream: ByteReceiveStream | None) -> TextReceiveStream:
@@ -421,8 +422,7 @@ def _result(tool: CommandTool, ended: CommandEnd) -> types.CallToolResult:
         "document": document,
         "left_out": left_out,
     }
-    lead = f"({ended.left_out} characters left out)\n" if ended.left_out else ""
-    return types.CallToolResult(content=[_text(lead + clean(ended.printed))], structured_content=structured)
+    return types.CallToolResult(content=[_text(clean(ended.printed))], structured_content=structured)
 
 
 def _shortened(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
