@@ -403,6 +403,13 @@ def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
     assert ["<value from before the break> was 3.0, now 6.0" in text for text in changed] == [True]
 
 
+def test_a_trial_of_fix_does_not_fix_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script without `if __name__ == "__main__":` would call itself for each trial, and each of these again."""
+    monkeypatch.setenv("DYNADIAG_TRIAL", "1")
+    with pytest.raises(dynadiag.DynadiagError, match='below `if __name__ == "__main__":`'):
+        dynadiag.fix(whole, torch.ones(3))
+
+
 def test_what_torch_compile_returned_is_not_fixed_and_the_way_out_is_said() -> None:
     model, in_place = torch.compile(torch.nn.Linear(1, 1)), torch.nn.Linear(1, 1)
     in_place.compile()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import sys
 import tempfile
 import time
@@ -83,7 +84,12 @@ def _name(fn: object) -> str:
 def fix_call(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], on_outcome: OnOutcome
 ) -> FixReport:
-    """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, or fails uncompiled."""
+    """The fixes of a call. Raises `DynadiagError` if it cannot be pickled, fails uncompiled, or is made in a trial."""
+    if "DYNADIAG_TRIAL" in os.environ:
+        raise DynadiagError(
+            f"fix({_name(fn)}): each trial imports the file that makes this call: "
+            'put it below `if __name__ == "__main__":`'
+        )
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dynadiag-cells-")))
