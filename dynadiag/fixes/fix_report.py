@@ -16,7 +16,7 @@ from dynadiag.render.paths import source_location
 from dynadiag.render.printer import Printer
 
 _MAX_CAUSES = 4  # of one change
-_COLOURS = {"-": "#b3261e", "+": "#1a7f37", "@": "#6f42c1"}  # of the lines of a diff; no other line begins so
+_COLOURS = {"-": "#e0453d", "+": "#2a9a47", "@": "#9060e8"}  # of a diff, to be read on black and on white
 
 
 class ProblemPlace(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ class FixReport:
     def _repr_html_(self) -> str:
         """What a notebook shows: the report, with the lines that a change removes and adds in colours."""
         lines = "\n".join(map(_html_line, str(self).splitlines()))
-        return f'<pre style="font-family: monospace">{lines}</pre>'
+        return f'<pre style="font-family: monospace; white-space: pre-wrap">{lines}</pre>'
 
 
 def _html_line(line: str) -> str:

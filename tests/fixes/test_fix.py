@@ -116,7 +116,7 @@ def test_a_change_of_a_cell_is_named_by_the_cell_and_shown_in_colours(tmp_path: 
     )
     report = FixReport(_with_cells_named(document, tmp_path), entry.diff)
     assert "break [GB0170] at In[3]:2\n" in repr(report)
-    assert '<span style="color: #1a7f37">+torch.where(a &lt; b)</span>' in report._repr_html_()
+    assert '<span style="color: #2a9a47">+torch.where(a &lt; b)</span>' in report._repr_html_()
 
 
 def test_a_call_that_cannot_be_pickled_is_refused() -> None:
