@@ -141,6 +141,8 @@ def report_text(document: FixDocument, printer: Printer, note: str | None = None
     parts = [_headline(document, note), *(_change(group, printer, document.evidence) for group in _grouped(order))]
     if document.evidence is not None:
         parts.append(_combined_evidence(document))
+    if document.left:
+        parts.append("recompiles that only the changed program has, at its lines:\n")
     parts += [_change(group, printer, None) for group in _grouped(document.left)]
     if document.region is not None:
         parts.append(_region(document.region))

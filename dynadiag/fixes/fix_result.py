@@ -140,7 +140,7 @@ def _without_repeats(entries: Iterable[FixEntry]) -> Iterator[FixEntry]:
 def _entry(fix: Fix, project: Project) -> FixEntry:
     if fix.candidate is None:
         tried = ("rejected", "none of the changes that were considered is proved")
-        verdict, title = tried if fix.rejected else ("none", _none(fix, project))
+        verdict, title = tried if fix.rejected else ("none", _none(fix))
         place, why = _place_of(fix.problem, project), _why_left(fix.problem)
         return FixEntry(place, verdict, title, None, "", why, None, fix.rejected, fix.advice)
     edits = fix.candidate.edits
@@ -167,10 +167,10 @@ def _why_left(problem: FixProblem) -> str:
     return " ".join(f"{problem.title}. {problem.cause}".split()) if problem.cause else problem.title
 
 
-def _none(fix: Fix, project: Project) -> str:
+def _none(fix: Fix) -> str:
     if fix.problem.file is not None:
         return _NO_REWRITE
-    return _NOT_THEIRS if project.name(fix.problem.span.file) is None else _OF_PACKAGE
+    return _OF_PACKAGE if is_library(fix.problem.span.file or "") else _NOT_THEIRS
 
 
 def _place_of(problem: FixProblem, project: Project) -> ProblemPlace:

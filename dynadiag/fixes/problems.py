@@ -188,7 +188,7 @@ def _place(item: Recompile, told: Sequence[Finding], project: Project) -> tuple[
     if told and project.name(item.file) is None:
         own, is_called = told[0].own_span, told[0].entry is not None
     file = project.relative(own.file)
-    return None if is_called else file, replace(own, file=file or own.file)
+    return None if is_called else file, replace(own, file=file or project.name(own.file) or own.file)
 
 
 def _recompile_problems(item: Recompile, explanation: Explanation, project: Project) -> list[FixProblem]:

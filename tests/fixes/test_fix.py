@@ -507,5 +507,5 @@ def test_a_recompile_that_a_break_hid_is_told_as_left(tmp_path: Path, capfd: pyt
     (entry, *_) = document["left"]
     assert (entry["for"]["kind"], entry["verdict"]) == ("recompile", "none")
     told = capfd.readouterr().out.partition("all proved fixes together:")[2]
-    assert "recompile at " in told
+    assert "recompiles that only the changed program has, at its lines:\n\nrecompile at " in told
     assert "adds the key `'peak'` to `self.notes`" in told
