@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dynadiag
+from dynadiag.capture.run_metadata import after_cell
 from dynadiag.errors import DynadiagError
 from dynadiag.render.report import Report
 
@@ -53,12 +54,8 @@ def _show_no_more(shell: Any, failure: BaseException) -> None:
         if sys.exc_info()[1] is not failure:
             show(*args, **options)
 
-    def end(*_: object) -> None:
-        shell.events.unregister("post_run_cell", end)
-        shell.showtraceback = show
-
     shell.showtraceback = show_other
-    shell.events.register("post_run_cell", end)
+    after_cell(shell, lambda _: setattr(shell, "showtraceback", show))
 
 
 def _run_cell(shell: Any, line: str, cell: str) -> tuple[Report, BaseException | None]:

@@ -154,7 +154,7 @@ class OpenRecording(Recording):
     def sql(self, query: str, *values: object, limit: int | None = None, size: int | None = None) -> Rows[Any]:
         """Run one ``SELECT`` on the tables of the recording, and return up to ``limit`` rows as named tuples.
 
-        With ``size`` the first row that makes all exceed so many characters and bytes is the last.
+        With ``size`` the row with which the values exceed so many characters and bytes is the last.
 
         Each ``?`` of the query stands for one of ``values``. docs/recording-schema.md has the tables. Raises
         `DynadiagError` if the query is wrong, does anything but read, or takes more than a minute.

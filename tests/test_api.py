@@ -404,7 +404,7 @@ def test_watch_names_a_value_from_before_a_break_as_reports_do() -> None:
 
 
 def test_a_trial_of_fix_does_not_fix_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script without `if __name__ == "__main__":` would call itself for each trial, and each of these again."""
+    """Each trial imports the script. Without `if __name__ == "__main__":` it would begin a search of its own."""
     monkeypatch.setenv("DYNADIAG_TRIAL", "1")
     with pytest.raises(dynadiag.DynadiagError, match='below `if __name__ == "__main__":`'):
         dynadiag.fix(whole, torch.ones(3))

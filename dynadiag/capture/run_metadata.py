@@ -228,6 +228,16 @@ def running_shell() -> Any:
     return None if ipython is None else ipython.get_ipython()
 
 
+def after_cell(shell: Any, call: Callable[[Any], object]) -> None:
+    """Call ``call`` with the result of the cell that runs, once it has ended."""
+
+    def end(result: Any) -> None:
+        shell.events.unregister("post_run_cell", end)
+        call(result)
+
+    shell.events.register("post_run_cell", end)
+
+
 def notebook_name() -> str | None:
     """Return what names this notebook in a report, or None outside of IPython."""
     if running_shell() is None:

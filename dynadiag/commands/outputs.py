@@ -373,7 +373,7 @@ def new_recording(output: Path | None, target: str, *, force: bool) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        # Not -o: that is another file of some commands, and others have none.
+        # Not -o: some commands have none, and of others it names another file.
         told = "set XDG_STATE_HOME to a folder that can be written"
         raise DynadiagError(f"cannot make {folder}: {error.strerror}; {told}") from error
     tell_if_large(folder)

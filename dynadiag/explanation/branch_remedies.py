@@ -1,5 +1,5 @@
-"""The remedies for graph breaks at a branch or an assertion on values of a tensor, where one side only raises, shows,
-keeps or writes.
+"""The remedies for a branch on values of a tensor of which one side only raises, shows, keeps or writes, and for an
+assertion on such values.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ class BreakCase:
 
     @property
     def raises_into_except(self) -> bool:
-        """Whether one side of the branch only raises, the function catches that itself, and then only returns."""
+        """Whether one side of the branch only raises, and the function catches the exception and then only returns."""
         return self.is_branch and raises_into_except(self.source, self.item.span)
 
     @property

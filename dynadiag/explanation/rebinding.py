@@ -113,7 +113,7 @@ def number_use(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Spa
 
 
 def picks_by_name(fact: GuardFailure, sources: Mapping[str, str]) -> bool:
-    """Whether the line of a guard picks an item by a variable. It may be the number: torch takes no symbol there."""
+    """Whether the line of a guard picks an item by a variable. If that is the number, torch makes no symbol of it."""
     nodes = _nodes_at(fact, sources)
     return any(isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) for node in nodes)
 

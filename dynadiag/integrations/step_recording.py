@@ -13,14 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch.distributed
 
 import dynadiag
 from dynadiag.capture.live import Watcher
 from dynadiag.capture.output_path import check_output, named_path
-from dynadiag.capture.run_metadata import job_place, running_shell
+from dynadiag.capture.run_metadata import after_cell, job_place, running_shell
 from dynadiag.check.baseline import Baseline
 from dynadiag.check.configuration import Budgets, budgets_of_arguments
 from dynadiag.check.measurement import measure
@@ -102,16 +101,10 @@ class StepRecording:
             self._give_up(error)
 
     def _end_with_cell(self) -> None:
-        """In a notebook, end with the cell: what an exception or an interrupt ended would be recorded on and on."""
+        """In a notebook, end with the cell. No callback hears of a training that an exception or an interrupt ends."""
         shell = running_shell()
-        if shell is None or threading.current_thread() is not threading.main_thread():
-            return
-
-        def end(result: Any) -> None:
-            shell.events.unregister("post_run_cell", end)
-            self.finish(result.error_in_exec)
-
-        shell.events.register("post_run_cell", end)
+        if shell is not None and threading.current_thread() is threading.main_thread():
+            after_cell(shell, lambda result: self.finish(result.error_in_exec))
 
     def after_step(self, step: int, *, is_end: bool = False) -> StepsResult | None:
         """End the recording after its last step, that of the training, or once there are too many recompiles.
@@ -194,7 +187,7 @@ class StepCallback:
         self._stop, self._force = stop, force
 
     def _must_stop(self, result: StepsResult) -> bool:
-        """Whether training stops here, which the log says: a trainer does not say why."""
+        """Whether training stops at this step. The log says so, since a trainer gives no reason."""
         if is_over := bool(result.over) and self._stop:
             _LOG.error("training stops here (stop=False lets it go on)")
         return is_over

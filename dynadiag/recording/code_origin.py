@@ -139,7 +139,7 @@ def user_frames(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def _runs_program(frame: Frame) -> bool:
-    """Whether the frame is pytest's, or the one in which IPython runs a cell: a magic runs its cell in another one."""
+    """Whether the frame is pytest's, or IPython's that runs a cell. A cell below a magic has two of these."""
     is_shell = frame.function == "run_code" and frame.file.endswith("/IPython/core/interactiveshell.py")
     return is_shell or _PYTEST.search(frame.file) is not None
 

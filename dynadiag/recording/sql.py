@@ -33,9 +33,9 @@ def run_query(
     limit: int | None = None,
     size: int | None = None,
 ) -> QueryResult:
-    """Run one ``SELECT``, and return up to ``limit`` rows, the last of them the first that makes all exceed ``size``.
+    """Run one ``SELECT``, and return up to ``limit`` rows.
 
-    ``size`` counts the characters and bytes of the values, since a thousand rows can be gigabytes.
+    A thousand rows can be gigabytes: the row with which the values exceed ``size`` characters and bytes is the last.
     Raises `DynadiagError` if SQLite refuses it, if it does anything but read, or if it takes longer than ``seconds``.
     Ctrl-C ends it.
     """

@@ -260,7 +260,8 @@ class _Sections:
 
     def launches(self) -> list[str]:
         """The calls with their nodes and source lines, those that move the most bytes first. Those of one kernel at the
-        same lines are told once."""
+        same lines are told once.
+        """
         printer = self._printer
         ranked = sorted(self._calls, key=lambda call: -(call.cost.bytes_moved or 0))
         alike = defaultdict[tuple[object, ...], list[KernelCall]](list)

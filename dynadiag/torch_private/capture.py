@@ -371,9 +371,8 @@ def is_compiled(fn: object) -> bool:
 
 def frames_begun() -> int:
     """Return how many frames Dynamo has begun to compile since the last ``torch.compiler.reset()``."""
-    from torch._dynamo import utils
-
-    return int(utils.curr_frame)
+    utils = sys.modules.get("torch._dynamo.utils")  # to import it here would take a second of each recording
+    return 0 if utils is None else int(utils.curr_frame)
 
 
 # Of a compiled function, and of a module after compile().

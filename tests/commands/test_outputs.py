@@ -123,7 +123,7 @@ def refused(code: int | None, capsys: pytest.CaptureFixture[str]) -> str:
 def test_the_cure_for_a_state_folder_that_cannot_be_made_holds_for_each_command(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """check has no -o, and that of fix is the patch."""
+    """`check` has no `-o`, and `fix -o` names the patch."""
     (tmp_path / "state").touch()
     said = refused(main(words), capsys)
     assert "set XDG_STATE_HOME to a folder that can be written" in said

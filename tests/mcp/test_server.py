@@ -256,7 +256,7 @@ def test_rows_are_sent_until_they_are_too_much_for_a_client(client: Client, kept
 
 
 def test_a_uri_has_any_query_and_any_path(client: Client, kept: Path) -> None:
-    """A client that encodes no ``+`` and no ``&`` is understood, and so is a path that is no UTF-8."""
+    """A query may have ``+`` and ``&`` as they are, and a path may be no UTF-8."""
     answer = client.read(f"dynadiag://{kept}?sql=SELECT 1+1 AS a, '&;=' AS b")["result"]
     assert json.loads(answer["contents"][0]["text"])["rows"] == [[2, "&;="]]
     odd = client.folder / "state" / "dynadiag" / os.fsdecode(b"odd \xff?.dynadiag")
@@ -335,7 +335,7 @@ def test_a_process_that_the_program_leaves_does_not_hold_the_call(client: Client
 
 @pytest.mark.usefixtures("forked_interpreters")
 def test_a_client_that_takes_no_progress_does_not_hold_the_program(tmp_path: Path) -> None:
-    """It prints more than pipes hold. Of its text begin and end are kept, of its lines the last: the recording."""
+    """It prints more than a pipe holds. Begin and end of its text are kept, and its last line, which is a path."""
     (tmp_path / "prints.py").write_text(PRINTS)
 
     async def never(_line: str) -> None:
