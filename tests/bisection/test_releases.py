@@ -239,6 +239,12 @@ def store(folder: Path) -> EnvironmentStore:
     return EnvironmentStore(folder / "torch", ("numpy==2.4.6",))
 
 
+@pytest.fixture(autouse=True)
+def _room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed for real, so that this machine's disk may be full."""
+    monkeypatch.setattr(EnvironmentStore, "free_bytes", lambda _: 100_000_000_000)
+
+
 def fake_install(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> list[list[str]]:
     """Environments are made by commands that only leave an interpreter."""
     commands: list[list[str]] = []

@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from dynadiag.__main__ import main
 from dynadiag.bisection.document import BisectDocument
+from dynadiag.bisection.releases.environments import EnvironmentStore
 from dynadiag.bisection.verdict import Verdict
 from dynadiag.commands import bisect_releases, minify
 from dynadiag.commands.bisect_releases import ReleaseOptions
@@ -85,6 +86,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(bisect_releases, "list_releases", lambda *_, **__: (Version("2.11.0"), Version("2.12.0")))
     monkeypatch.setattr(bisect_releases, "search_releases", search)
+    monkeypatch.setattr(EnvironmentStore, "free_bytes", lambda _: 100_000_000_000)
     monkeypatch.setattr(minify, "trial_search", lambda *_: nullcontext())
     monkeypatch.setattr(minify, "minify", lambda *_: REPRO)
     monkeypatch.chdir(tmp_path)
