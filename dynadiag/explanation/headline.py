@@ -208,7 +208,7 @@ def _why_nothing(run: RunRecords, findings: Sequence[Finding], events: Mapping[s
     if run.skipped:
         return (f"Every frame that Dynamo looked at was left to Python: {_common(run.skipped)}.",)
     if run.run.notes:
-        return ("The notes say what is known.",)
+        return ()
     if run.run.torch is None:
         return ("The program never imported torch.",)
     if not any(number for kind, number in events.items() if not kind.startswith("dynadiag_")):

@@ -3,6 +3,7 @@
 Recordings are resources. Nothing of a recording is run.
 
 dynadiag:///PATH.dynadiag                  the document of `dynadiag explain`
+dynadiag:///PATH.dynadiag?list=NAME:FROM   entries of one list of that document, without the first FROM
 dynadiag:///PATH.dynadiag?report           its text
 dynadiag:///PATH.dynadiag?sql=SELECT...    rows
 dynadiag:///PATH.dynadiag?graph=0/0        the graphs of one compile, stage by stage, as torch prints them
@@ -18,7 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,6 +190,7 @@ _MAX_CHARS = 200_000  # of one text
 _SCHEME = "dynadiag"
 TEMPLATES: Sequence[tuple[str, str, str]] = (  # what follows the path, a name, a description
     ("", "explanation", "the findings, breaks, recompiles, graphs and kernels of a recording, as JSON"),
+    ("?list={name}:{from}", "list", "entries of one list of that document, such as breaks, without the first {from}"),
     ("?report", "report", "the report of a recording, as text"),
     ("?sql={query}", "sql", f"the rows of one SELECT on the tables of a recording, up to {MAX_ROWS}"),
     ("?graph={compile_id}", "graphs", "the graphs of one compile, such as 0/0, at each stage"),
@@ -215,7 +217,9 @@ def read_resource(uri: str) -> tuple[str, str]:
     with OpenRecording.at(Path(path)) as recording:
         match what:
             case "":
-                return _cut(recording.report().to_json(), uri), "application/json"
+                return _cut(recording.report().to_json(), uri, "one list by ?list=NAME"), "application/json"
+            case "list":
+                return orjson.dumps(_entries(recording, value)).decode(), "application/json"
             case "report":
                 return _cut(str(recording.report()), uri), "text/plain"
             case "sql":
@@ -224,22 +228,41 @@ def read_resource(uri: str) -> tuple[str, str]:
                 return _graphs(recording, value), "text/plain"
             case "kernel":
                 return _kernel(recording, value), "text/plain"
-    raise DynadiagError(f"{uri[:200]}: after ? stands one of report, sql=, graph=, kernel=")
+    raise DynadiagError(f"{uri[:200]}: after ? stands one of report, list=, sql=, graph=, kernel=")
 
 
 def query(recording: OpenRecording, text: str) -> dict[str, object]:
     """Return the columns and rows of a query, and whether rows were left out."""
     rows = recording.sql(text, limit=MAX_ROWS + 1, size=_MAX_CHARS)
-    shown, room = list[list[object]](), _MAX_CHARS
-    for row in rows[:MAX_ROWS]:
-        values = [_json_value(value) for value in row]
-        room -= len(orjson.dumps(values))
-        if room < 0:
-            break
-        shown.append(values)
+    shown = _fitting([_json_value(value) for value in row] for row in rows[:MAX_ROWS])
     if rows and not shown:
         raise DynadiagError(f"sql: the first row has more than {_MAX_CHARS} characters: select a part, as by substr()")
     return {"columns": list(rows.columns), "rows": shown, "more": len(shown) < len(rows)}
+
+
+def _entries(recording: OpenRecording, asked: str) -> dict[str, object]:
+    """Return the entries of a list of the document from a number on, as many as fit, and whether more follow."""
+    name, _, begin = asked.partition(":")
+    document = orjson.loads(recording.report().to_json())
+    lists = {key: value for key, value in document.items() if isinstance(value, list)}
+    if name not in lists or not (begin or "0").isdecimal():
+        raise DynadiagError(f"{recording.path}: list={asked[:100]!r}: NAME or NAME:FROM of {', '.join(lists)}")
+    entries = lists[name][int(begin or 0) :]
+    shown = _fitting(entries)
+    if entries and not shown:
+        raise DynadiagError(f"{recording.path}: entry {begin or 0} of {name} has more than {_MAX_CHARS} characters")
+    return {"entries": shown, "more": len(shown) < len(entries)}
+
+
+def _fitting(values: Iterable[object]) -> list[object]:
+    """The first of the values, as many as an answer holds."""
+    shown, room = list[object](), _MAX_CHARS
+    for value in values:
+        room -= len(orjson.dumps(value))
+        if room < 0:
+            break
+        shown.append(value)
+    return shown
 
 
 def _json_value(value: object) -> object:
@@ -264,10 +287,10 @@ def _kernel(recording: OpenRecording, name: str) -> str:
     return _cut(kernel_text(chosen, Roofline(None, saved_times(recording))), name)
 
 
-def _cut(text: str, what: str) -> str:
+def _cut(text: str, what: str, instead: str = "a part by sql") -> str:
     if len(text) <= _MAX_CHARS:
         return text
-    raise DynadiagError(f"{what[:200]}: {len(text)} characters, more than {_MAX_CHARS}: ask for a part by sql")
+    raise DynadiagError(f"{what[:200]}: {len(text)} characters, more than {_MAX_CHARS}: ask for {instead}")
 
 
 _Context = ServerRequestContext[Any, Any]
@@ -435,11 +458,9 @@ def _shortened(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]
 async def _run_query(arguments: Mapping[str, Any]) -> types.CallToolResult:
     _check(arguments, _SQL_TOOL.input_schema)
 
-    def read() -> dict[str, object]:
-        with OpenRecording.at(Path(arguments["recording"])) as recording:
-            return query(recording, arguments["query"])
-
-    found = await anyio.to_thread.run_sync(read)
+    # Where the call is cancelled the recording is closed below the query, which ends that.
+    with await anyio.to_thread.run_sync(OpenRecording.at, Path(arguments["recording"])) as recording:
+        found = await anyio.to_thread.run_sync(query, recording, arguments["query"], abandon_on_cancel=True)
     return types.CallToolResult(content=[_text(orjson.dumps(found).decode())], structured_content=found)
 
 

@@ -52,6 +52,8 @@ def run_query(
             names = tuple(str(column[0]) for column in cursor.description or ())
             cursor.close()
         except (sqlite3.Error, sqlite3.Warning) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT and time.monotonic() <= ends:
+                raise  # another thread closed the recording, which `reading` says
             raise DynadiagError(f"sql: {_reason(error, seconds)}") from error
         finally:
             connection.set_progress_handler(None, 0)

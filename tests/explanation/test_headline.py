@@ -157,7 +157,6 @@ def test_nothing_compiled_says_why() -> None:
         (judge(run=a_run(torch=None)), "never imported torch"),
         (judge(run=a_run(torch=None), counts={"dynadiag_trial": 24}), "recording of a search"),
         (judge(), "no event at all"),
-        (judge(run=a_run(notes=("compiling was disabled",))), "notes"),
         (judge(counts={"artifact": 3}), "No call reached"),
         (judge(counts={"dynadiag_run": 1}), "no event at all"),
         (judge(skipped=(SkippedFrame(FILE, 1, "f", "skip by disable"),) * 2), "skip by disable (2 frames)"),
@@ -167,6 +166,10 @@ def test_nothing_compiled_says_why() -> None:
     for found, words in cases:
         assert found.sentence.endswith(" was compiled.")
         assert words in " ".join(found.why)
+
+
+def test_a_note_of_the_recorder_stands_alone() -> None:
+    assert not judge(run=a_run(notes=("compiling was disabled",))).why
 
 
 def test_a_failed_compile_leads_whatever_else_broke() -> None:

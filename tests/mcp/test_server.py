@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +21,9 @@ import pytest
 
 import dynadiag
 from dynadiag.__main__ import COMMANDS
+from dynadiag.errors import DynadiagError
 from dynadiag.mcp.tools import command_tools
+from dynadiag.tables import OpenRecording
 
 pytest.importorskip("mcp")
 import anyio
@@ -253,6 +257,45 @@ def test_rows_are_sent_until_they_are_too_much_for_a_client(client: Client, kept
     assert (len(found["rows"]), found["more"]) == (4, True)
     refused = client.call("sql", recording=kept.name, query="SELECT hex(zeroblob(200000))")
     assert "select a part" in text_of(refused)
+
+
+def test_a_list_of_a_document_can_be_read_piece_by_piece(client: Client, kept: Path) -> None:
+    """Also where the whole document is too long for an answer."""
+    document = json.loads(client.read(f"dynadiag://{kept}")["result"]["contents"][0]["text"])
+
+    def entries(asked: str) -> Any:
+        return json.loads(client.read(f"dynadiag://{kept}?list={asked}")["result"]["contents"][0]["text"])
+
+    assert document["compiles"]
+    assert entries("compiles") == {"entries": document["compiles"], "more": False}
+    assert entries("compiles:1") == {"entries": document["compiles"][1:], "more": False}
+    for wrong in ("program", "absent", "compiles:-1"):
+        assert "NAME:FROM of" in client.read(f"dynadiag://{kept}?list={wrong}")["error"]["message"]
+
+
+def test_a_cancelled_query_ends(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    begun, ended = threading.Event(), queue.Queue[str]()
+
+    def query(recording: OpenRecording, text: str) -> dict[str, object]:
+        begun.set()
+        try:
+            return server_query(recording, text)
+        except DynadiagError as error:
+            ended.put(str(error))
+            raise
+
+    server_query = server.query
+    monkeypatch.setattr(server, "query", query)
+
+    async def cancel() -> None:
+        async with anyio.create_task_group() as calling:
+            calling.start_soon(server._run_query, {"recording": str(kept), "query": endless})
+            await anyio.to_thread.run_sync(begun.wait)
+            calling.cancel_scope.cancel()
+
+    anyio.run(cancel)
+    assert "closed while it was read" in ended.get()
 
 
 def test_a_uri_has_any_query_and_any_path(client: Client, kept: Path) -> None:
