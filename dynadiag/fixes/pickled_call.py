@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
 from dynadiag.capture.run_metadata import running_shell
 from dynadiag.errors import DynadiagError
@@ -102,15 +103,11 @@ def fix_call(
             raise DynadiagError(f"fix: {refused}") from refused
         document = document_of(result, project, trials.count, time.monotonic() - began)
         sources = {name: project.source(name) for name in result.changed}
-    return FixReport(_with_cells_named(document, folder), unified_diff(sources, result.changed))
+    return _with_cells_named(FixReport(document, unified_diff(sources, result.changed)), folder)
 
 
-def _with_cells_named(document: FixDocument, folder: Path) -> FixDocument:
-    """The document with cells named as in recordings: ``<In[3]>``."""
-    fixes = []
-    for entry in document.fixes:
-        file = Path(entry.problem.file or "")
-        if file.parent == folder:
-            entry = replace(entry, problem=replace(entry.problem, file=f"<{file.stem}>"))
-        fixes.append(entry)
-    return replace(document, fixes=tuple(fixes))
+def _with_cells_named(report: FixReport, folder: Path) -> FixReport:
+    """The report with cells named as in recordings: ``<In[3]>`` as a place, ``In[3]`` in a sentence or a diff."""
+    text = msgspec.json.encode(report).decode()
+    text = re.sub(rf"{re.escape(str(folder))}/(In\[\d+\])\.py", r"<\1>", text)
+    return msgspec.json.decode(re.sub(r"(In\[\d+\])\.py\b", r"\1", text), type=FixReport)

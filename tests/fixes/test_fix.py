@@ -110,11 +110,14 @@ def test_a_call_is_fixed_from_python_and_a_terminal_shows_how_far_it_is(
 
 def test_a_change_of_a_cell_is_named_by_the_cell_and_shown_in_colours(tmp_path: Path) -> None:
     problem = ProblemPlace("break", "GB0170", "0/0", str(tmp_path / "In[3].py"), 2)
-    entry = FixEntry(problem, "proved", "choose", "source", "-if a < b:\n+torch.where(a < b)\n", "", None, ())
+    diff = "--- a/In[3].py\n-if a < b:\n+torch.where(a < b)\n"
+    entry = FixEntry(problem, "proved", "choose", "source", diff, "breaks at In[3].py:7", None, ())
     document = FixDocument(
         torch=None, target="", folder="", fixes=(entry,), patch=None, evidence=None, trials=1, seconds=1
     )
-    report = FixReport(_with_cells_named(document, tmp_path), entry.diff)
+    report = _with_cells_named(FixReport(document, diff), tmp_path)
+    assert ".py" not in str(report)
+    assert report.diff.startswith("--- a/In[3]\n")
     assert "break [GB0170] at In[3]:2\n" in repr(report)
     assert '<span style="color: #2a9a47">+torch.where(a &lt; b)</span>' in report._repr_html_()
 
