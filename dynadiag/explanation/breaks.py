@@ -34,6 +34,7 @@ from dynadiag.recording.records import EXPORT, Break, SkippedFrame, Span
 from dynadiag.recording.torch_text.reasons import without_address
 
 _RECONSTRUCTION = frozenset({"GB0092", "GB0093", "GB8335"})
+_BRANCHING = "Data-dependent branching"  # torch's own words list how the condition is computed, input by input
 _RECOMPILE_LIMIT = "GB0039"
 _MAX_ERROR = 200  # characters of an exception in a title
 # The exception that a compile ended with -> why torch raised instead of going on (exc.py, convert_frame.py).
@@ -304,6 +305,10 @@ def _cause_text(case: BreakCase) -> str | None:
     if case.is_item and (taken := case.taken):
         return f"`{taken}` takes a number out of a tensor, and tracing has no values."
     text = without_address(root.explanation or root.reason)
+    if root.gb_type == _BRANCHING:
+        text = (
+            f"The values of a tensor decide a {'loop' if case.is_loop_condition else 'branch'}, and tracing has none."
+        )
     inner = root.facts.inside
     if inner.file is None:
         return text or None
@@ -318,8 +323,11 @@ def _evidence(case: BreakCase, group: Sequence[Break], entries: Sequence[Break],
     export = next((each for each in run.exports if each.id == root.compile_id), None)
     within = export.call if export else f"compile {root.compile_id}"
     yield Fact(where, root.function if root.compile_id == "-" else f"{root.function} ({within})")
-    for place in list(dict.fromkeys(item.span for item in group))[1:]:
-        yield Fact("also", "", place)
+    told = {(root.span.file, root.span.line)}
+    for place in (item.span for item in group):
+        if (place.file, place.line) not in told:
+            told.add((place.file, place.line))
+            yield Fact("also", "", place)
     if consequences := "; ".join(_consequences(case, entries, cost)):
         yield Fact("led to", consequences)
     if root.fatal and root.user_stack and root.user_stack[0] != root.user_stack[-1]:
@@ -349,8 +357,10 @@ def _consequences(case: BreakCase, entries: Sequence[Break], cost: Cost) -> Iter
     if len(functions) > 1:
         yield f"it split the frames of {list_some(functions)}"
     if case.left:
-        names = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left))
-        yield f"what follows in {list_some(names)} ran uncompiled ({case.left[0].reason})"
+        names, first = tuple(dict.fromkeys(original_name(frame.function) for frame in case.left)), case.left[0]
+        limits = {(each.file, each.line) for each in run.recompiles if each.limit_reached}
+        why = "torch gave it up after too many recompiles" if (first.file, first.line) in limits else first.reason
+        yield f"what follows in {list_some(names)} ran uncompiled ({why})"
     elif not case.whole and (rest := uncompiled_rest(root, run)) is not None:
         yield f"what follows in {rest.function} runs uncompiled: {rest.why}"
     again = tuple(each.compile_id for each in run.recompiles if each.compile_id in ids)

@@ -299,8 +299,8 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
     ),
     Remedy(
         "object.first_call",
-        "{name} is set in the first call (a cache that is filled, a lazy module): what is compiled for the first call "
-        "is not used again, so expect one compile more{else_}",
+        "{name} is set in the first call (a cache that is filled, a lazy module): the code of that call is only for "
+        "what is not initialized yet, so expect one compile more{else_}",
         _first_call,
         trials=tried("a_cache"),
     ),

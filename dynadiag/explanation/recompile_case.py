@@ -61,7 +61,8 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
-    - ``made``: where the tensors whose sizes changed are made.
+    - ``made``: where the tensors whose sizes changed are made; ``of_library``: a library calls the function, and makes
+      or copies what it passes.
     - ``is_joined``: the function uses it with another tensor whose size changes as well, and is a number at first: one
       that it had computed before a break, or that no call before had.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
@@ -89,6 +90,7 @@ class RecompileCase:
     is_joined: bool = False
     of_torch: bool = False
     made: Made | None = None
+    of_library: bool = False
 
     @property
     def fact(self) -> GuardFailure:
@@ -199,11 +201,12 @@ def cases_of(
     sources: Mapping[str, str] = {},
     torch_objects: Collection[tuple[str, str]] = (),
     caller: Frame | None = None,
+    of_library: bool = False,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
     ``torch_objects`` are the sources of objects of torch's own. ``caller`` is the frame of the program that called the
-    function.
+    function; ``of_library``: a library called it.
     """
     made_symbols, numbers, settled = symbols or Symbols()
     own = own_changes(item, computed)
@@ -240,6 +243,7 @@ def cases_of(
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
             is_joined=once,
             made=made,
+            of_library=of_library,
         )
         for together in causes(own)
         for once in (together[0].fact.source in settled and together[0].fact.dynamic != "always",)

@@ -162,8 +162,16 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         computed = computed_names(run.sources.get(item.file or ""), item.line)
         callers = run.callers(item.compile_id)[-1:]
         caller = next((each for each in callers if owner_of(each.file, run.packages).is_user), None)
-        made = symbols.get(_function(item))
-        cases = cases_of(item, computed, changing[_function(item)], made, run.sources, run.torch_objects, caller)
+        cases = cases_of(
+            item,
+            computed,
+            changing[_function(item)],
+            symbols.get(_function(item)),
+            run.sources,
+            run.torch_objects,
+            caller,
+            of_library=bool(callers) and caller is None,
+        )
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
         cause = None if ends or own is None else _cause(item, own, cases, known, before, computed, run.sources)

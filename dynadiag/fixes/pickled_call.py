@@ -23,7 +23,7 @@ import msgspec
 from dynadiag.capture.run_metadata import running_shell
 from dynadiag.errors import DynadiagError
 from dynadiag.fixes.edits import unified_diff
-from dynadiag.fixes.fix_report import FixDocument, FixReport
+from dynadiag.fixes.fix_report import FixReport
 from dynadiag.fixes.fix_result import document_of
 from dynadiag.fixes.fix_search import find_fixes
 from dynadiag.fixes.notebook_cells import MODULE, CallPickler, CallUnpickler, imported_packages, write_cells

@@ -53,6 +53,26 @@ def test_lines_of_one_function_that_break_for_one_reason_are_one_finding() -> No
     assert ([span.line for span in opened.places], other.function) == ([4], "other")
 
 
+def test_a_line_is_listed_once_and_a_branch_has_a_short_cause() -> None:
+    listing = "Detected data-dependent branching.\n\n  The branch condition involves a tensor computed as follows:"
+    branching = {"gb_type": "Data-dependent branching", "explanation": listing}
+    spans = (at(2), Span(FILE, 3, 3, 3, 8), Span(FILE, 3, 12, 3, 16), at(2))
+    breaks = (a_break(i, span=each, compile_id=f"{i}/0", **branching) for i, each in enumerate(spans))
+    (one,) = found(tuple(breaks))
+    assert [fact.span.line for fact in one.evidence if fact.label == "also" and fact.span] == [3]
+    assert one.cause == "The values of a tensor decide a branch, and tracing has none."
+
+
+def test_what_torch_gave_up_is_not_told_in_its_words() -> None:
+    rest = SkippedFrame(FILE, 2, "torch_dynamo_resume_in_forward_at_2", "compilation failed with a custom strategy")
+    gave_up = a_recompile(compile_id="1/8", line=2, function="torch_dynamo_resume_in_forward_at_2", limit_reached=True)
+    broken = a_break(0, span=at(2), user_stack=(Frame(FILE, 2, "forward"),))
+    (one,) = break_findings(records(breaks=(broken,), skipped=(rest,), recompiles=(gave_up,)))
+    assert evidence(one, "led to") == [
+        "what follows in forward ran uncompiled (torch gave it up after too many recompiles)"
+    ]
+
+
 def test_the_worst_stands_first() -> None:
     ids = ("9/0", "0/0", "8/0", "8/0", "7/0")
     breaks = tuple(

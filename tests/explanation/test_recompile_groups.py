@@ -642,3 +642,21 @@ def test_an_index_of_each_instance_is_no_symbol_by_any_setting(tmp_path: Path) -
         texts = [each.text for item in explain(recording).findings for each in item.advice]
     assert any(text.startswith("Each instance has an integer `self.index`") for text in texts)
     assert not any("allow_unspec_int_on_nn_module" in text for text in texts)
+
+
+def test_what_a_library_passes_is_not_to_be_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the tensors itself, or copies them, and a mark is gone with the tensor that has it."""
+    package = tmp_path / "site-packages" / "generating"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def generate(model, tokens):\n    return model(tokens.clone())\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    import generating  # type: ignore[import-not-found]
+
+    model = torch.compile(lambda tokens: tokens * 2, backend="eager")
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for length in (4, 6, 1):
+            generating.generate(model, torch.ones(2, length))
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        changed, one = (item for item in explain(recording).findings if item.rule == "recompile")
+    assert advice_of(changed).startswith("Sizes change: `torch.compile(..., dynamic=True)`")
+    assert "or avoid them (pad)" in advice_of(one)
