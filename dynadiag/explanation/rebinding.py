@@ -26,13 +26,16 @@ _HELD = ("attribute", "module attribute", "object attribute", "held attribute", 
 def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> tuple[str | None, Span] | None:
     """The key that the compiled code itself adds to the container of a guard, and where; no key of a list or a set.
 
-    The compiled code is the function that was compiled again, and what stands at the guard's own line, such as a hook.
+    The compiled code is the function that was compiled again, the one that it calls where the guard is needed, and what
+    stands at the guard's own line, such as a hook.
     """
     if fact.part not in ("length", "keys", "membership") and (fact.part, fact.was_type) != ("value", "set"):
         return None
     function = enclosing_function(sources.get(item.file or ""), item.line)
     containers = _written_as(source_text(fact.subject), function)
     guarded = [*_nodes_at(fact, sources)]
+    called = enclosing_function(sources.get(fact.file or ""), fact.line)
+    guarded += [] if called in (None, function) else list(ast.walk(called))
     here = [] if function is None else [(item.file, node) for node in ast.walk(function)]
     here = [(fact.file, node) for node in guarded] + here
     for file, node in here:
@@ -46,12 +49,12 @@ def added_item(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
             grows = fact.part == "length" and fact.now_type in DICTS and _length(fact.now) > _length(fact.was)
             if fact.index == key or (fact.index is None and (grows or isinstance(target.slice, ast.Constant))):
                 return key, Span(file, target.lineno)
-            if fact.part == "membership" and node in guarded and isinstance(target.slice, ast.Name):
+            if fact.part == "membership" and target.lineno == fact.line and isinstance(target.slice, ast.Name):
                 return fact.index, Span(file, target.lineno)  # the line that asks for the key sets it
     for file, node in here:
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in _ADDING and ast.unparse(called.value) in containers:
-            return None, Span(file, called.lineno)
+        method = node.func if isinstance(node, ast.Call) else None
+        if isinstance(method, ast.Attribute) and method.attr in _ADDING and ast.unparse(method.value) in containers:
+            return None, Span(file, method.lineno)
     return None
 
 
@@ -221,17 +224,26 @@ def _nodes_at(fact: GuardFailure, sources: Mapping[str, str]) -> Iterator[ast.AS
 def key_place(fact: GuardFailure, sources: Mapping[str, str]) -> tuple[str, Span] | None:
     """The dict that the value of a guard is a key of, and where it is looked up: ``CACHE`` of ``CACHE[self.key]``.
 
-    An integer may be the index of a list or a tensor: it is a key where the program makes a dict of that name.
+    What an integer picks of may be a list or a tensor, and what is asked for a value (``in``) any container: it is a
+    dict where the program makes one of that name.
     """
     text = sources.get(fact.file or "")
     if fact.part != "value" or fact.was_type not in ("int", "float", "str"):
         return None
     name = source_text(fact.subject)
-    for node in nodes_of(text, ast.Subscript):
-        if node.lineno == fact.line and ast.unparse(node.slice) == name:
-            container = ast.unparse(node.value)
-            if fact.was_type != "int" or any(makes_dict(each) for each in _values_of(text, container)):
-                return container, Span(fact.file, node.lineno)
+    for node in _nodes_at(fact, sources):
+        match node:
+            case ast.Subscript(value=container, slice=key):
+                is_dict = fact.was_type != "int"
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[container]):
+                is_dict = False
+            case ast.Call(func=ast.Attribute(value=container, attr="get" | "setdefault" | "pop"), args=[key, *_]):
+                is_dict = True
+            case _:
+                continue
+        held = ast.unparse(container)
+        if ast.unparse(key) == name and (is_dict or any(makes_dict(each) for each in _values_of(text, held))):
+            return held, Span(fact.file, fact.line)
     return None
 
 

@@ -660,3 +660,31 @@ def test_what_a_library_passes_is_not_to_be_marked(tmp_path: Path, monkeypatch: 
         changed, one = (item for item in explain(recording).findings if item.rule == "recompile")
     assert advice_of(changed).startswith("Sizes change: `torch.compile(..., dynamic=True)`")
     assert "or avoid them (pad)" in advice_of(one)
+
+
+class Frequencies(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[int, torch.Tensor] = {}
+
+    def of(self, step: int) -> torch.Tensor:
+        if step not in self.made:
+            self.made[step] = torch.arange(4) * step  # added
+        return self.made[step]
+
+    def forward(self, x: torch.Tensor, step: int) -> torch.Tensor:
+        return x + self.of(step)
+
+
+def test_a_dict_that_a_called_method_asks_and_fills(tmp_path: Path) -> None:
+    told = "\n".join(map(advice_of, found(tmp_path, Frequencies(), *((torch.ones(4), step) for step in (3, 4, 5)))))
+    lines = Path(__file__).read_text().splitlines()
+    added = next(number for number, line in enumerate(lines, 1) if line.endswith("# added"))
+    assert f"The compiled code itself adds the key `step` to `self.made` (test_recompile_groups.py:{added})" in told
+    assert "`step` is a key of the dict `self.made`" in told
+
+
+def test_a_value_that_a_list_is_asked_for_is_no_key(tmp_path: Path) -> None:
+    skipped = [3, 5]
+    items = found(tmp_path, lambda x, n: x + 1 if n in skipped else x * 2, *((torch.ones(4), n) for n in (2, 3, 4)))
+    assert not any("key of the dict" in advice_of(item) for item in items)
