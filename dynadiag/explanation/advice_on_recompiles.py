@@ -18,6 +18,11 @@ from dynadiag.explanation.state_remedies import STATES
 from dynadiag.explanation.tensor_remedies import TENSORS, markable_sizes
 from dynadiag.explanation.value_remedies import VALUES
 
+
+def _set_at(case: RecompileCase) -> str:
+    return place_text(case.set_inside) if case.set_inside else ""
+
+
 # In this order: of several that fit, the first that ends the recompile leads.
 _FITTING: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
@@ -38,13 +43,19 @@ _FITTING: tuple[Remedy[RecompileCase], ...] = (
         trials=tried("a_loop_with_a_break"),
     ),
     Remedy(
+        "recompile.layout_inside",
+        "The compiled code itself sets {names} (`{place}`), in another memory layout than it was in before, so the "
+        "call after it is compiled anew. Write `.contiguous()` there, and set it to a tensor of that layout before the "
+        "first call.",
+        lambda case: slots_if(case.set_inside and case.sort == "stride", names=case.names, place=_set_at(case)),
+        trials=tried("a_view_that_is_kept"),
+    ),
+    Remedy(
         "recompile.set_inside",
         "The compiled code itself sets {names} (`{place}`), so the call after it is compiled anew. Set it before the "
         "first call, outside of the compiled code (of a cache, for the longest input). Where the first call has to "
         "find it unset, expect this compile.",
-        lambda case: slots_if(
-            case.set_inside, names=case.names, place=place_text(case.set_inside) if case.set_inside else ""
-        ),
+        lambda case: slots_if(case.set_inside and case.sort != "stride", names=case.names, place=_set_at(case)),
         trials=tried("a_cache_that_grows", "a_pair_that_grows"),
     ),
     *TENSORS,

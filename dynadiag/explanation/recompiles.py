@@ -30,7 +30,7 @@ from dynadiag.explanation.source_search import begins_thread, option_number
 from dynadiag.recording.code_origin import is_torch_file, is_user_file, original_name, short_place
 from dynadiag.recording.records import Compile, Frame, Recompile, Span, Symbol
 from dynadiag.recording.torch_text.guards import class_words
-from dynadiag.recording.torch_text.sources import local_name, renamed_local
+from dynadiag.recording.torch_text.sources import local_name, renamed_local, without_part
 
 _SHORT = 8  # causes of one recompile that stand in a short report
 
@@ -268,7 +268,15 @@ def _reason(item: Recompile, cases: Sequence[RecompileCase]) -> _Key:
     if not cases:
         return (item.index,)
     fact = cases[0].fact
-    return (cases[0].sort, fact.source, fact.file, fact.line, is_special_size(fact))
+    return (*_what(cases[0]), fact.file, fact.line, is_special_size(fact))
+
+
+def _what(case: RecompileCase) -> tuple[str, str | None]:
+    """What a cause is told as once: its sort and its source, of a number that was a symbol first as of a constant."""
+    fact = case.fact
+    if case.sort == "shape" and fact.index == "number" and [without_part(each)[1] for each in fact.terms] == [None]:
+        return "value", fact.terms[0]
+    return case.sort, fact.source
 
 
 def _cause(
@@ -403,9 +411,9 @@ def _told(group: _Group) -> tuple[RecompileCase, ...]:
     rest of the function."""
     joined = any(_has_computed_size(case) for case in (*group.cases[0], *group.rests))
     first = tuple(replace(case, is_joined=joined or case.is_joined) for case in group.cases[0])
-    known = {(case.sort, case.fact.source) for case in first}
+    known = set(map(_what, first))
     later = [*(case for cases in group.cases[1:] for case in cases), *group.rests]
-    return (*first, *(case for case in later if (case.sort, case.fact.source) not in known))
+    return (*first, *(case for case in later if _what(case) not in known))
 
 
 def _has_computed_size(case: RecompileCase) -> bool:
@@ -459,13 +467,8 @@ def _later(group: _Group, run: RunRecords) -> Iterator[Fact]:
     ids = list_some([item.compile_id for item, _ in later])
     values = [cases[0].fact.now for _, cases in later if cases and cases[0].fact.now is not None]
     then = f" (then {list_some(class_words(values))})" if len(set(values)) > 1 else ""
-    told = {(case.sort, case.fact.source) for case in group.cases[0]}
-    beside = [
-        what_changed(case.changes[0])
-        for _, cases in later
-        for case in cases
-        if (case.sort, case.fact.source) not in told
-    ]
+    told = set(map(_what, group.cases[0]))
+    beside = [what_changed(case.changes[0]) for _, cases in later for case in cases if _what(case) not in told]
     same = "" if beside else ", for the same reason"
     yield Fact("again", f"{ids} before it" if group.first.limit_reached else f"in {ids}{same}{then}")
     if beside:

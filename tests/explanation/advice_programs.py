@@ -2815,6 +2815,27 @@ def grows(filled: bool) -> Program:
     return run
 
 
+class Streamed(nn.Module):
+    """A module that keeps the end of its input, as a view or as it was at first."""
+
+    def __init__(self, contiguous: bool) -> None:
+        super().__init__()
+        self.contiguous, self.left = contiguous, torch.zeros(1, 4, 2)
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        whole = torch.cat([self.left, v], dim=-1)
+        self.left = whole[..., -2:].contiguous() if self.contiguous else whole[..., -2:]
+        return whole.sum(-1)
+
+
+def streams(contiguous: bool) -> Program:
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        fn = compile_(Streamed(contiguous))
+        return [fn(torch.ones(1, 4, 4)) for _ in range(3)]
+
+    return run
+
+
 LAYERS = [nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)]
 
 
@@ -3630,6 +3651,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "sizes_of_one": (short_batches(marked=False), short_batches(marked=True)),
     "a_slice_of_many_sizes": (slices(contiguous=False), slices(contiguous=True)),
     "a_rate_of_each_block": (noise(buffer=False), noise(buffer=True)),
+    "a_view_that_is_kept": (streams(contiguous=False), streams(contiguous=True)),
     "a_cache_that_grows": (grows(filled=False), grows(filled=True)),
     "picks_a_module": (picks(outside=False), picks(outside=True)),
     "counts_a_loop": (repeats(outside=False), repeats(outside=True)),

@@ -44,7 +44,7 @@ def afresh() -> Iterator[None]:
 
 
 def found(folder: Path, fn: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> list[Finding]:
-    compiled = torch.compile(fn, backend="eager", **options)
+    compiled = torch.compile(fn, **{"backend": "eager", **options})
     with dynadiag.record(folder / "run.dynadiag"):
         for arguments in calls:
             compiled(*arguments)
@@ -688,3 +688,10 @@ def test_a_value_that_a_list_is_asked_for_is_no_key(tmp_path: Path) -> None:
     skipped = [3, 5]
     items = found(tmp_path, lambda x, n: x + 1 if n in skipped else x * 2, *((torch.ones(4), n) for n in (2, 3, 4)))
     assert not any("key of the dict" in advice_of(item) for item in items)
+
+
+def test_a_number_that_an_operator_needs_is_told_once(tmp_path: Path) -> None:
+    """Its value fails first, and a condition on it once torch has made it a symbol."""
+    calls = ((torch.ones(4), c) for c in (0.2, 0.15, 0.1, 0.05))
+    items = found(tmp_path, lambda x, c: x.clamp(1 - c, 1 + c), *calls, backend="aot_eager")
+    assert [(item.title.partition(": ")[2], len(item.records)) for item in items] == [("c changed", 3)]
