@@ -209,11 +209,30 @@ def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
         for name, value in own.items():
             if ends and not name.startswith(_RETURNED):  # its names are no values of the branch
                 continue
+            if name.isidentifier() and not ends and not _is_tensor_behind(function, name, node):
+                continue
             if is_of_an_operand(value) and not (isinstance(value, ast.Name) and value.id in own):
                 return text_of(source, value)
             if name not in other and not ends and _has_value(function, name, node.lineno):
                 return name
     return ""
+
+
+def _is_tensor_behind(function: ast.AST, name: str, branch: ast.AST) -> bool:
+    """Whether a name that a branch assigns may be a tensor that is read outside of it: nothing makes it a number."""
+    own = {id(each) for each in ast.walk(branch)}
+    outside = [each for each in ast.walk(function) if id(each) not in own]
+    assigned = (each for each in outside if isinstance(each, ast.Assign))
+    values = [(place, each) for node in assigned for target in node.targets for place, each in _pairs(target, node)]
+    is_number = any(
+        isinstance(each, ast.Constant) and isinstance(place, ast.Name) and place.id == name for place, each in values
+    )
+    reads = (each for each in outside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    return not is_number and any(each.id == name for each in reads)
+
+
+def _pairs(target: ast.expr, node: ast.Assign) -> list[tuple[ast.expr, ast.expr | None]]:
+    return unpacked(target, node.value) if isinstance(target, ast.Tuple) else [(target, node.value)]
 
 
 def _has_value(function: ast.AST, name: str, line: int) -> bool:
@@ -229,6 +248,8 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     found: dict[str, ast.expr] = {}
     for statement in side:
         match statement:
+            case ast.Assign(targets=[ast.Tuple() as target], value=value):
+                found |= {ast.unparse(place): each or ast.Constant(None) for place, each in unpacked(target, value)}
             case ast.Assign(targets=[target], value=value):
                 found[ast.unparse(target)] = value
             case ast.AugAssign(target=target, op=operator, value=value):
@@ -237,6 +258,14 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
                 values = value.elts if isinstance(value, ast.Tuple) else [value]
                 found |= {f"{_RETURNED}{place}": each for place, each in enumerate(values)}
     return found
+
+
+def unpacked(target: ast.Tuple, value: ast.AST) -> list[tuple[ast.expr, ast.expr | None]]:
+    """The places that an assignment unpacks to, each with its item of the value where that is written as a tuple."""
+    written = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+    items: Sequence[ast.expr | None] = getattr(value, "elts", ()) if written else [None] * len(target.elts)
+    places = (each.value if isinstance(each, ast.Starred) else each for each in target.elts)
+    return list(zip(places, items, strict=True))
 
 
 def is_of_an_operand(value: ast.expr) -> bool:

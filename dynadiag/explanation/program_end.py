@@ -18,7 +18,7 @@ from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place, user_frames
 from dynadiag.recording.records import Frame, Recompile, Span, ended_by
 from dynadiag.recording.torch_text.guards import refused_call
-from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
+from dynadiag.recording.torch_text.reasons import is_donated, is_double_backward, overwritten_output
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
 _OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
@@ -44,7 +44,7 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
     advice: tuple[Advice, ...] = ()
     if made is not None:
         cause, advice = "each call of a CUDA graph writes its outputs to the same memory", advise([OVERWRITTEN], made)
-    elif is_double_backward(end.said):
+    elif is_double_backward(end.said) or (is_donated(end.said) and "create_graph" in _text_at(span, run)):
         cause = "the backward of compiled code (AOTAutograd) is compiled, too, and has no backward of its own"
         advice = advise([DOUBLE_BACKWARD], end)
     elif changed := _refused(end):
@@ -65,6 +65,10 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),
     )
+
+
+def _text_at(span: Span, run: RunRecords) -> str:
+    return "".join(run.sources.get(span.file or "", "").split("\n")[(span.line or 1) - 1 : span.line])
 
 
 def _said(end: RunEnd) -> str | None:

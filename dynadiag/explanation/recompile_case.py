@@ -61,7 +61,8 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
-    - ``made``: where the tensors whose sizes changed are made.
+    - ``made``: where the tensors whose sizes changed are made; ``is_inner``: compiled code calls the function, and
+      torch refuses to trace a call that marks a size.
     - ``is_joined``: the function uses it with another tensor whose size changes as well, and is a number at first: one
       that it had computed before a break, or that no call before had.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
@@ -88,6 +89,7 @@ class RecompileCase:
     apart: tuple[str, str, str] | None = None
     is_joined: bool = False
     of_torch: bool = False
+    is_inner: bool = False
     made: Made | None = None
 
     @property
@@ -134,7 +136,8 @@ class RecompileCase:
         """Whether it remains a constant of the code, since the code needs its number, or since it had other values
         before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source and not self.is_joined)
-        return self.became_number or self.goes_on or len({value for change in same for value in change.was}) > 1
+        several = self.goes_on or len({value for change in same for value in change.was}) > 1
+        return self.became_number or (several and not (self.became_symbol and self.fact.dynamic == "always"))
 
 
 def _keyword(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:
@@ -199,11 +202,12 @@ def cases_of(
     sources: Mapping[str, str] = {},
     torch_objects: Collection[tuple[str, str]] = (),
     caller: Frame | None = None,
+    is_inner: bool = False,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
     ``torch_objects`` are the sources of objects of torch's own. ``caller`` is the frame of the program that called the
-    function.
+    function, ``is_inner`` whether that is compiled code.
     """
     made_symbols, numbers, settled = symbols or Symbols()
     own = own_changes(item, computed)
@@ -239,6 +243,7 @@ def cases_of(
             keyword=_keyword(together[0].fact, item, sources),
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
             is_joined=once,
+            is_inner=is_inner,
             made=made,
         )
         for together in causes(own)

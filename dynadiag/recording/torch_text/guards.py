@@ -12,7 +12,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dynadiag.recording.records import GuardFailure
@@ -97,6 +97,7 @@ _DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
 _SAME = re.compile(r"(?P<first>\S+) is (?P<no>not )?(?P<second>\S+)")
 _TERM = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].k in an expression
 _OPERATOR = re.compile(r"[*/%]| [+-] ")  # of arithmetic, in the source of a guard
+_KEY = re.compile(r"""\['[^'\n]*[^\w.'\n][^'\n]*'\]|\["[^"\n]*"\]""")  # of a dict, with more than a name has
 _NOT_VALUES = ("___", "hasattr(", "check_tensor(", "not ", "len(")  # guards on types, objects and attributes
 _BOOLS = {"0": "False", "1": "True"}
 _OPPOSITE = {"True": "False", "False": "True"}
@@ -277,7 +278,27 @@ def _of_state(failure: GuardFailure, name: str) -> GuardFailure:
 
 
 def read_condition(text: str) -> GuardFailure:
-    """What a condition is on and what it demands, as far as its text has it. The part is "other" of an unknown one."""
+    """What a condition is on and what it demands, as far as its text has it. The part is "other" of an unknown one.
+
+    A key of a dict may be any text: it is read as a name is, so that nothing in it is taken for an operator.
+    """
+    keys = dict.fromkeys(_KEY.findall(text))
+    if not keys:
+        return _read_condition(text)
+    names = {key: f"['_key{number}_']" for number, key in enumerate(keys)}
+    read = _read_condition(_KEY.sub(lambda found: names[found[0]], text))
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(whole, value))
+        for key, name in names.items():
+            value = value.replace(name, key) if isinstance(value, str) else value
+        return value
+
+    return replace(read, **{each.name: whole(getattr(read, each.name)) for each in fields(read)})
+
+
+def _read_condition(text: str) -> GuardFailure:
     for pattern, part in _TEXTS:
         if match := pattern.fullmatch(text):
             return _READ.get(part, _plain)(text, part, match.groupdict())

@@ -138,6 +138,11 @@ def is_double_backward(error: str) -> bool:
     return "does not currently support double backward" in error
 
 
+def is_donated(error: str) -> bool:
+    """Whether an error is that of a second backward through compiled code, whose buffers the first may have used."""
+    return "compiled with non-empty donated buffers" in error
+
+
 def without_address(text: str) -> str:
     """The text without addresses of objects, which differ from run to run.
 
