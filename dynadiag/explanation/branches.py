@@ -220,19 +220,13 @@ def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
 
 def _is_tensor_behind(function: ast.AST, name: str, branch: ast.AST) -> bool:
     """Whether a name that a branch assigns may be a tensor that is read outside of it: nothing makes it a number."""
-    own = {id(each) for each in ast.walk(branch)}
-    outside = [each for each in ast.walk(function) if id(each) not in own]
-    assigned = (each for each in outside if isinstance(each, ast.Assign))
-    values = [(place, each) for node in assigned for target in node.targets for place, each in _pairs(target, node)]
-    is_number = any(
-        isinstance(each, ast.Constant) and isinstance(place, ast.Name) and place.id == name for place, each in values
-    )
+    own = {*ast.walk(branch)}
+    outside = [each for each in ast.walk(function) if each not in own]
+    assigned = [(each.targets[0], each.value) for each in outside if isinstance(each, ast.Assign)]
+    values = (pair for target, value in assigned for pair in unpacked(target, value))
+    is_number = any(isinstance(value, ast.Constant) and ast.unparse(place) == name for place, value in values)
     reads = (each for each in outside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     return not is_number and any(each.id == name for each in reads)
-
-
-def _pairs(target: ast.expr, node: ast.Assign) -> list[tuple[ast.expr, ast.expr | None]]:
-    return unpacked(target, node.value) if isinstance(target, ast.Tuple) else [(target, node.value)]
 
 
 def _has_value(function: ast.AST, name: str, line: int) -> bool:
@@ -248,10 +242,8 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     found: dict[str, ast.expr] = {}
     for statement in side:
         match statement:
-            case ast.Assign(targets=[ast.Tuple() as target], value=value):
-                found |= {ast.unparse(place): each or ast.Constant(None) for place, each in unpacked(target, value)}
             case ast.Assign(targets=[target], value=value):
-                found[ast.unparse(target)] = value
+                found |= {ast.unparse(place): each or ast.Constant(None) for place, each in unpacked(target, value)}
             case ast.AugAssign(target=target, op=operator, value=value):
                 found[ast.unparse(target)] = ast.BinOp(target, operator, value)
             case ast.Return(value=ast.expr() as value):
@@ -260,12 +252,15 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     return found
 
 
-def unpacked(target: ast.Tuple, value: ast.AST) -> list[tuple[ast.expr, ast.expr | None]]:
-    """The places that an assignment unpacks to, each with its item of the value where that is written as a tuple."""
-    written = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
-    items: Sequence[ast.expr | None] = getattr(value, "elts", ()) if written else [None] * len(target.elts)
-    places = (each.value if isinstance(each, ast.Starred) else each for each in target.elts)
-    return list(zip(places, items, strict=True))
+def unpacked(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr | None]]:
+    """The places that an assignment writes to, each with its value: None where a tuple is unpacked that is not written
+    as one.
+    """
+    if not isinstance(target, ast.Tuple):
+        return [(target, value)]
+    places = [each.value if isinstance(each, ast.Starred) else each for each in target.elts]
+    items: Sequence[ast.expr | None] = value.elts if isinstance(value, (ast.Tuple, ast.List)) else ()
+    return [*zip(places, items if len(items) == len(places) else [None] * len(places), strict=True)]
 
 
 def is_of_an_operand(value: ast.expr) -> bool:

@@ -66,7 +66,6 @@ _KNOWN = frozenset(
         "transform.whole",
         "transform.break",
         "out.new",
-        "device.default",
         "grad_mode.inside",
         "item.of_list",
     }
@@ -77,7 +76,7 @@ _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
 _COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT, _TRANSFORM = "GB9186", "GB0149"
-_OUT, _NO_TENSOR, _SOURCELESS = "GB0242", "GB0208", "GB0116"
+_OUT, _SOURCELESS = "GB0242", "GB0116"
 _CLOCK, _SORT = "GB9193", "GB0207"  # the first from 2.15 on
 _GRAD_MODES = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode")
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
@@ -93,7 +92,8 @@ def _grad_mode_of_method(case: BreakCase) -> Slots:
     name = (case.called or "").rpartition(".")[2]
     methods = [each for each in nodes_of(case.source, ast.FunctionDef) if each.name == name]
     modes = [ast.unparse(mode).removesuffix("()") for each in methods for mode in each.decorator_list]
-    return slots_if(len(modes) == 1 and modes[0] in _GRAD_MODES, method=name, mode="".join(modes))
+    fits = case.is_theirs and case.item.gb_id == _SOURCELESS and len(modes) == 1 and modes[0] in _GRAD_MODES
+    return slots_if(fits, method=name, mode="".join(modes))
 
 
 def _reads_an_address(case: BreakCase) -> bool:
@@ -493,23 +493,11 @@ _RULES = (
         trials=(Trial("writes_to_a_transposed", case=_OUT),),
     ),
     Remedy(
-        "device.default",
-        "Write `torch.empty(0).device`, which is the default device, too, and is traced.",
-        when(theirs, is_kind(_NO_TENSOR), lambda case: case.called == "torch.get_default_device"),
-        trials=(Trial("asks_for_the_default_device", case=_NO_TENSOR),),
-    ),
-    Remedy(
         "grad_mode.inside",
         "`{method}` is a method that `{mode}` decorates, of an object that the function makes, and torch does not "
         "trace the decorator there. Write `with {mode}():` in the method instead.",
-        when(
-            theirs,
-            is_kind(_SOURCELESS),
-            lambda case: _grad_mode_of_method(case) is not None,
-            method=lambda case: (_grad_mode_of_method(case) or {})["method"],
-            mode=lambda case: (_grad_mode_of_method(case) or {})["mode"],
-        ),
-        trials=(Trial("calls_a_decorated_method", case=_SOURCELESS),),
+        _grad_mode_of_method,
+        trials=(Trial("calls_a_decorated_method", ("2.11", "2.13", "2.14"), case=_SOURCELESS),),
     ),
     Remedy(
         "asked.remove",

@@ -132,7 +132,7 @@ def _of_instances(case: RecompileCase) -> Slots:
     elif case.sort == "none":
         what = f"{case.names:is} None in one instance and not in another"
     fits = case.sort in ("type", "none") and _class_anew(case) is None and not case.is_other_callable
-    return slots_if(fits and (is_self or case.fact.is_new_owner), what=what)
+    return slots_if(fits and (is_self or (case.fact.is_new_owner and holder_of(case.fact.subject))), what=what)
 
 
 _TENSORS = {"Parameter", "Tensor"}
@@ -149,8 +149,7 @@ def _none(*, attribute: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         own = local_name(case.fact.subject) == "self" or is_global(case.fact.subject)
         fits = case.sort == "none" and (own and case.fact.base in ATTRIBUTES) == attribute
-        fits = fits and _of_instances(case) is None
-        return slots_if(fits, names=case.names)
+        return slots_if(fits and _of_instances(case) is None, names=case.names)
 
     return needs
 

@@ -18,7 +18,7 @@ from dynadiag.explanation.run_records import RunRecords
 from dynadiag.recording.code_origin import is_generated_file, is_user_file, short_place, user_frames
 from dynadiag.recording.records import Frame, Recompile, Span, ended_by
 from dynadiag.recording.torch_text.guards import refused_call
-from dynadiag.recording.torch_text.reasons import is_donated, is_double_backward, overwritten_output
+from dynadiag.recording.torch_text.reasons import is_double_backward, overwritten_output
 
 _TORCHS = ("torch._dynamo.", "torch._inductor.")  # the modules of exceptions that a failed compile ends in
 _OVERWRITTEN = "it reads an output of a CUDA graph that a later call overwrote"
@@ -39,12 +39,12 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
         return ()
     stack = [each for each in user_frames(end.stack) if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
-    made = overwritten_output(end.said)
+    made, lines = overwritten_output(end.said), run.sources.get(span.file or "", "").split("\n")
     cause: str | None = None
     advice: tuple[Advice, ...] = ()
     if made is not None:
         cause, advice = "each call of a CUDA graph writes its outputs to the same memory", advise([OVERWRITTEN], made)
-    elif is_double_backward(end.said) or (is_donated(end.said) and "create_graph" in _text_at(span, run)):
+    elif is_double_backward(end.said, "".join(lines[(span.line or 1) - 1 : span.line])):
         cause = "the backward of compiled code (AOTAutograd) is compiled, too, and has no backward of its own"
         advice = advise([DOUBLE_BACKWARD], end)
     elif changed := _refused(end):
@@ -65,10 +65,6 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
             called=tuple(_without_head(each, run) for each in stack[:-1]),
         ),
     )
-
-
-def _text_at(span: Span, run: RunRecords) -> str:
-    return "".join(run.sources.get(span.file or "", "").split("\n")[(span.line or 1) - 1 : span.line])
 
 
 def _said(end: RunEnd) -> str | None:

@@ -50,7 +50,7 @@ class RecompileCase:
     - ``goes_on``: it changed in other recompiles of the function too.
     - ``became_symbol``: this compile made it a symbol, and needed no number of it.
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
-      in that of the entry that failed.
+      in that of the entry that failed, and in no other.
     - ``needed_at``: the line that needed that number.
     - ``added``: the key that the compiled code itself adds to the container (None of a list), and where; None where it
       ``takes_out`` items as well, since then nothing is known of their number.
@@ -222,7 +222,7 @@ def cases_of(
             goes_on=not once and changing_source(together[0].fact) in changing,
             became_symbol=(item.compile_id, together[0].fact.source) in made_symbols - numbers.keys(),
             became_number=not once and (item.compile_id, together[0].fact.source) in numbers,
-            was_number=(together[0].fact.against, together[0].fact.source) in numbers,
+            was_number=[each for each, of in numbers if of == together[0].fact.source] == [together[0].fact.against],
             needed_at=next(
                 (
                     Span(frame.file, frame.line)

@@ -283,7 +283,8 @@ def _use(
                 return "return", set()
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 whole = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-                targets = [each for target in whole for each in _given_by(target, at, below)]
+                pairs = [pair for target in whole for pair in unpacked(target, parent.value or target)]
+                targets = [place for place, value in pairs if value in (None, at, below)]
                 named = {ast.unparse(each) for each in targets if isinstance(each, (ast.Name, ast.Attribute))}
                 return None if all(isinstance(each, ast.Name) for each in targets) else "store", named
             case ast.If() | ast.While() | ast.Compare() | ast.BoolOp() | ast.Assert():
@@ -302,14 +303,6 @@ def _makes_list(value: ast.expr) -> bool:
     """Whether an expression makes a list: ``[]``, ``x.tolist()``."""
     made = isinstance(value, ast.Call) and called_name(value) in ("list", "tolist")
     return made or isinstance(value, (ast.List, ast.ListComp))
-
-
-def _given_by(target: ast.expr, value: ast.AST, item: ast.AST | None) -> list[ast.expr]:
-    """Where an assignment puts an item of its value: all places that it unpacks to where it cannot be known."""
-    if not isinstance(target, ast.Tuple):
-        return [target]
-    pairs = unpacked(target, value)
-    return [place for place, each in pairs if each is None or each is item]
 
 
 def _passed(call: ast.Call, at: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> set[str] | None:

@@ -589,16 +589,6 @@ def takes_the_result(v: torch.Tensor) -> torch.Tensor:
     return out * 2
 
 
-def asks_for_the_default_device(v: torch.Tensor) -> torch.Tensor:
-    shift = v + 1
-    return shift + torch.ones(4, device=torch.get_default_device())
-
-
-def asks_a_tensor_for_its_device(v: torch.Tensor) -> torch.Tensor:
-    shift = v + 1
-    return shift + torch.ones(4, device=torch.empty(0).device)
-
-
 class Statistics:
     def __init__(self, mean: torch.Tensor) -> None:
         self.mean = mean
@@ -3499,10 +3489,6 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "keeps_the_largest": (calls(keeps_the_largest, (x,)), calls(keeps_the_largest_always, (x,))),
     "picks_of_a_list": (calls(picks_of_a_list, (x,)), calls(picks_of_a_tensor, (x,))),
     "writes_to_a_transposed": (calls(writes_to_a_transposed, (x,)), calls(takes_the_result, (x,))),
-    "asks_for_the_default_device": (
-        calls(asks_for_the_default_device, (x,)),
-        calls(asks_a_tensor_for_its_device, (x,)),
-    ),
     "calls_a_decorated_method": (calls(calls_a_decorated_method, (x,)), calls(calls_a_plain_method, (x,))),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rebinding import assignment, counted_inside
-from dynadiag.explanation.recompile_case import cases_of
+from dynadiag.explanation.recompile_case import Symbols, cases_of
 from dynadiag.explanation.tensor_remedies import markable_sizes
 from dynadiag.recording.records import GuardFailure, Span
 from tests.explanation.build import a_failure, a_recompile
@@ -356,6 +356,18 @@ def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
     ]
     (case,) = cases_of(a_recompile(reasons=tuple(sizes)), computed={"h"})
     assert [fact.subject for fact in markable_sizes(case)] == ["L['v']"]
+
+
+@pytest.mark.parametrize(("needed_in", "told"), [(("0/0",), True), (("0/0", "0/2"), False)])
+def test_a_size_that_each_variant_needs_is_not_told_to_share_a_symbol(needed_in: tuple[str, ...], told: bool) -> None:
+    """What coincides with another size in one call does so in no other."""
+    source = "L['v'].size()[0]"
+    size = a_failure("", source=source, part="size", subject="L['v']", index="0", was="2", now="13")
+    item = a_recompile(reasons=(replace(size, dynamic="always"),))
+    symbols = Symbols(frozenset({(item.compile_id, source)}), {(each, source): () for each in needed_in})
+    (case,) = cases_of(item, changing={source}, symbols=symbols)
+    texts = [each.text for each in advise_on([case])]
+    assert ["equal sizes share one symbol" in each for each in texts] == [True] * told
 
 
 def test_the_layout_of_a_tensor_goes_with_its_size(tmp_path: Path) -> None:

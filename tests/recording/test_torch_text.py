@@ -147,7 +147,7 @@ def test_what_an_expression_demands(text: str, index: str, terms: tuple[str, ...
     assert (failure.part, failure.index, failure.terms) == ("shape", index, terms)
 
 
-@pytest.mark.parametrize("key", ["train/loss", "a * b", "x == y", "a is b", "it's"])
+@pytest.mark.parametrize("key", ["train/loss", "a * b", "a is b", "it's"])
 @pytest.mark.parametrize(
     ("text", "part", "was"),
     [("{}.weight == 4", "value", "4"), ("{} is None", "value", "None"), ("len({}) == 2", "length", "length 2")],

@@ -12,7 +12,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dynadiag.recording.records import GuardFailure
@@ -60,7 +60,7 @@ _TEXTS = tuple(
         (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
         (r"check_tensor\((?P<source>.*?), (?P<was>\w+), .*", "type"),
         (r".*\.(size|stride)\(\)\[\d+\].*", "shape"),
-        (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
+        (r"(?P<source>\S+|[LG]\[.+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
         (r"\S+ is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
         (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\)\[\d+\]) exists", "keys"),
@@ -97,7 +97,7 @@ _DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
 _SAME = re.compile(r"(?P<first>\S+) is (?P<no>not )?(?P<second>\S+)")
 _TERM = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].k in an expression
 _OPERATOR = re.compile(r"[*/%]| [+-] ")  # of arithmetic, in the source of a guard
-_KEY = re.compile(r"""\['[^'\n]*[^\w.'\n][^'\n]*'\]|\["[^"\n]*"\]""")  # of a dict, with more than a name has
+_KEY = re.compile(r"""\[('[^'\n]*'|"[^"\n]*")\]""")  # of a dict: any text
 _NOT_VALUES = ("___", "hasattr(", "check_tensor(", "not ", "len(")  # guards on types, objects and attributes
 _BOOLS = {"0": "False", "1": "True"}
 _OPPOSITE = {"True": "False", "False": "True"}
@@ -278,27 +278,7 @@ def _of_state(failure: GuardFailure, name: str) -> GuardFailure:
 
 
 def read_condition(text: str) -> GuardFailure:
-    """What a condition is on and what it demands, as far as its text has it. The part is "other" of an unknown one.
-
-    A key of a dict may be any text: it is read as a name is, so that nothing in it is taken for an operator.
-    """
-    keys = dict.fromkeys(_KEY.findall(text))
-    if not keys:
-        return _read_condition(text)
-    names = {key: f"['_key{number}_']" for number, key in enumerate(keys)}
-    read = _read_condition(_KEY.sub(lambda found: names[found[0]], text))
-
-    def whole(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(whole, value))
-        for key, name in names.items():
-            value = value.replace(name, key) if isinstance(value, str) else value
-        return value
-
-    return replace(read, **{each.name: whole(getattr(read, each.name)) for each in fields(read)})
-
-
-def _read_condition(text: str) -> GuardFailure:
+    """What a condition is on and what it demands, as far as its text has it. The part is "other" of an unknown one."""
     for pattern, part in _TEXTS:
         if match := pattern.fullmatch(text):
             return _READ.get(part, _plain)(text, part, match.groupdict())
@@ -376,7 +356,7 @@ def _arguments(subject: str | None) -> str | None:
 
 def _value(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
     was, now = found["was"], _OPPOSITE.get(found["was"])
-    if _OPERATOR.search(found["source"]) or _TERM.match(was):
+    if _OPERATOR.search(_KEY.sub("", found["source"])) or _TERM.match(was):
         return _shape_of(text, "shape", found)
     if was == "not None":
         return _made(text, part, source=found["source"], was=was, now="None", now_type="NoneType")
