@@ -43,6 +43,7 @@ _NOT_THERE = (KeyError, AttributeError, IndexError, TypeError, NameError)  # of 
 _ROOTS = ("", "L")  # sources of the root manager: its leaves guard the process, not a value
 # An item of a subclass of dict (Counter, OrderedDict), which torch reads by the position of its key.
 _BY_POSITION = re.compile(r"dict\.__getitem__\((?P<of>[^(),]+), (?P<key>list\(dict\.keys\((?P=of)\)\)\[\d+\])\)")
+_ATTRIBUTE = re.compile(r"(?P<holder>.+)\.(?:__dict__|_modules|_parameters|_buffers)\['(?P<name>\w+)'\]", re.DOTALL)
 _MAX_TEXT = 200  # characters of a value that are recorded
 
 
@@ -194,11 +195,11 @@ def _leaf_failures(
     try:
         value = f_locals if source in _ROOTS else lookup.evaluate(source)
     except _NOT_THERE:
-        yield _facts(f"{source} exists")
+        yield _gone(manager, lookup, source)
         return
     except AssertionError:  # a torch function mode that is gone: the guard on the stack of modes fails, too
         return
-    failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not leaf(value)]
+    failed = [leaf for leaf in manager.get_leaf_guards() if callable(leaf) and not _holds(leaf, value)]
     for leaf in failed:
         if source in _ROOTS:
             yield from _describe_root_leaf(leaf, lookup, value)
@@ -214,6 +215,31 @@ def _leaf_failures(
     for child, place in _child_managers(manager, source):
         inside = base if source.endswith(".__dict__") else "" if source in _ROOTS else _base_inside(value, base)
         yield from _leaf_failures(child, lookup, f_locals, inside, place)
+
+
+def _holds(leaf: Any, value: Any) -> bool:
+    """Whether a guard holds. One on a length raises an exception of what has none."""
+    try:
+        return bool(leaf(value))
+    except SystemError:
+        return False
+
+
+def _gone(manager: Any, lookup: _GuardScope, source: str) -> dict[str, Any]:
+    """The failure of a source without a value. An attribute of a module that is None stands where plain attributes do,
+    and one that is a module, a parameter or a buffer in a dict of its own: what changed then is the value.
+    """
+    found, was = _ATTRIBUTE.fullmatch(source), manager.get_type_of_guarded_value()
+    if found is not None:
+        try:
+            holder = lookup.evaluate(found["holder"])
+        except _NOT_THERE:
+            holder = None
+        places = vars(holder) if isinstance(holder, torch.nn.Module) else {}
+        for place in (places, *(places.get(f"_{name}", {}) for name in ("modules", "parameters", "buffers"))):
+            if found["name"] in place:
+                return _other_type(f"{source} exists", source, str(was), place[found["name"]])
+    return _facts(f"{source} exists")
 
 
 def _base_inside(holder: Any, base: str) -> str:

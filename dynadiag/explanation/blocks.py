@@ -324,12 +324,16 @@ def is_loop_condition(source: str | None, span: Span) -> bool:
 def decides_a_loop(node: ast.AST, loops: Sequence[ast.For | ast.While]) -> TypeGuard[ast.While | ast.If]:
     """Whether the condition of a node decides how often one of these loops runs.
 
-    That of a ``while`` does, and of an ``if`` that breaks out or returns.
+    That of a ``while`` does, and of an ``if`` that breaks out, returns, or assigns what a ``while`` around it asks.
     """
     if not isinstance(node, ast.If):
         return isinstance(node, ast.While)
     kinds = {type(each) for each in (*node.body, *node.orelse)}
-    return ast.Break in kinds or (ast.Return in kinds and any(node in ast.walk(loop) for loop in loops))
+    around = [loop for loop in loops if node in ast.walk(loop)]
+    asked = [each for loop in around if isinstance(loop, ast.While) for each in ast.walk(loop.test)]
+    read = {each.id for each in asked if isinstance(each, ast.Name)}
+    stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+    return ast.Break in kinds or (ast.Return in kinds and bool(around)) or any(each.id in read for each in stored)
 
 
 def is_iterated(source: str | None, span: Span) -> bool:

@@ -78,6 +78,6 @@ BRANCHES = (
             value=lambda case: (case.neutral_write or ("", "", ""))[1],
             neutral=lambda case: (case.neutral_write or ("", "", ""))[2],
         ),
-        trials=(Trial("clips_in_place", case="GB0170"),),
+        trials=(Trial("clips_in_place", case="GB0170"), Trial("keeps_the_largest", case="GB0170")),
     ),
 )

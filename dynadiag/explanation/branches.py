@@ -209,11 +209,24 @@ def kept_by(source: str, function: ast.AST, node: Tested | ast.Assert) -> str:
         for name, value in own.items():
             if ends and not name.startswith(_RETURNED):  # its names are no values of the branch
                 continue
+            if name.isidentifier() and not ends and not _is_tensor_behind(function, name, node):
+                continue
             if is_of_an_operand(value) and not (isinstance(value, ast.Name) and value.id in own):
                 return text_of(source, value)
             if name not in other and not ends and _has_value(function, name, node.lineno):
                 return name
     return ""
+
+
+def _is_tensor_behind(function: ast.AST, name: str, branch: ast.AST) -> bool:
+    """Whether a name that a branch assigns may be a tensor that is read outside of it: nothing makes it a number."""
+    own = {*ast.walk(branch)}
+    outside = [each for each in ast.walk(function) if each not in own]
+    assigned = [(each.targets[0], each.value) for each in outside if isinstance(each, ast.Assign)]
+    values = (pair for target, value in assigned for pair in unpacked(target, value))
+    is_number = any(isinstance(value, ast.Constant) and ast.unparse(place) == name for place, value in values)
+    reads = (each for each in outside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    return not is_number and any(each.id == name for each in reads)
 
 
 def _has_value(function: ast.AST, name: str, line: int) -> bool:
@@ -230,13 +243,24 @@ def _assigned(side: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     for statement in side:
         match statement:
             case ast.Assign(targets=[target], value=value):
-                found[ast.unparse(target)] = value
+                found |= {ast.unparse(place): each or ast.Constant(None) for place, each in unpacked(target, value)}
             case ast.AugAssign(target=target, op=operator, value=value):
                 found[ast.unparse(target)] = ast.BinOp(target, operator, value)
             case ast.Return(value=ast.expr() as value):
                 values = value.elts if isinstance(value, ast.Tuple) else [value]
                 found |= {f"{_RETURNED}{place}": each for place, each in enumerate(values)}
     return found
+
+
+def unpacked(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr | None]]:
+    """The places that an assignment writes to, each with its value: None where a tuple is unpacked that is not written
+    as one.
+    """
+    if not isinstance(target, ast.Tuple):
+        return [(target, value)]
+    places = [each.value if isinstance(each, ast.Starred) else each for each in target.elts]
+    items: Sequence[ast.expr | None] = value.elts if isinstance(value, (ast.Tuple, ast.List)) else ()
+    return [*zip(places, items if len(items) == len(places) else [None] * len(places), strict=True)]
 
 
 def is_of_an_operand(value: ast.expr) -> bool:

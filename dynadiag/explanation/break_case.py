@@ -283,6 +283,8 @@ class BreakCase:
         """Of a branch that only writes in place: the call, what it writes, and what would change nothing."""
         call, tests = self.written_in_place, tests_at(self.source, self.item.span)
         neutral = _NEUTRAL.get(called_name(call).removeprefix("_foreach_")) if call is not None else None
+        if call is not None and called_name(call) == "copy_" and isinstance(call.func, ast.Attribute):
+            neutral = ast.unparse(call.func.value)
         if call is None or neutral is None or not call.args or not isinstance(tests[0], ast.If) or tests[0].orelse:
             return None
         is_last = all(isinstance(each, ast.Assign) for each in tests[0].body[:-1])  # and these are for what it writes

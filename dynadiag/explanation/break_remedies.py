@@ -16,6 +16,7 @@ from dynadiag.explanation.branches import called_name
 from dynadiag.explanation.break_case import BreakCase, Needs, is_kind, theirs, when
 from dynadiag.explanation.family_remedies import USUAL
 from dynadiag.explanation.findings import Advice
+from dynadiag.explanation.identity import nodes_of
 from dynadiag.explanation.number_remedies import number_advice
 from dynadiag.explanation.output_remedies import OUTPUT
 from dynadiag.explanation.read_remedies import READS
@@ -64,6 +65,9 @@ _KNOWN = frozenset(
         "numpy.number",
         "transform.whole",
         "transform.break",
+        "out.new",
+        "grad_mode.inside",
+        "item.of_list",
     }
 )
 # The numbers of torch's registry.
@@ -72,13 +76,24 @@ _BACKWARD, _ITEM, _ASKED = "GB0123", "GB0124", "GB0025"
 _COPY = "GB4198"  # a deep copy of a tensor, or of what holds one
 _DISABLED, _DATA, _TEXT, _NO_PROXY, _MUTATION = ("GB0098", "GB0099"), "GB0033", "GB0021", "GB0055", "GB4413"
 _GRADIENT, _TRANSFORM = "GB9186", "GB0149"
+_OUT, _SOURCELESS = "GB0242", "GB0116"
 _CLOCK, _SORT = "GB9193", "GB0207"  # the first from 2.15 on
+_GRAD_MODES = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode")
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")  # of the module `time`
 
 
 def _reads_a_clock(case: BreakCase) -> bool:
     module, _, function = (case.facts.subject or "").partition(".")
     return case.item.gb_id == _CLOCK or (module == "time" and function.removesuffix("_ns") in _CLOCKS)
+
+
+def _grad_mode_of_method(case: BreakCase) -> Slots:
+    """The grad mode that decorates the method which is called at the break, and the method."""
+    name = (case.called or "").rpartition(".")[2]
+    methods = [each for each in nodes_of(case.source, ast.FunctionDef) if each.name == name]
+    modes = [ast.unparse(mode).removesuffix("()") for each in methods for mode in each.decorator_list]
+    fits = case.is_theirs and case.item.gb_id == _SOURCELESS and len(modes) == 1 and modes[0] in _GRAD_MODES
+    return slots_if(fits, method=name, mode="".join(modes))
 
 
 def _reads_an_address(case: BreakCase) -> bool:
@@ -470,6 +485,20 @@ _RULES = (
         trials=(Trial("differentiates_inside"),),
     ),
     *READS,
+    Remedy(
+        "out.new",
+        "Leave `out=` out, and take the result that the call returns: in a graph the compiler decides what memory is "
+        "used again. (An operator there writes to no `out=` that is not contiguous.)",
+        when(theirs, is_kind(_OUT)),
+        trials=(Trial("writes_to_a_transposed", case=_OUT),),
+    ),
+    Remedy(
+        "grad_mode.inside",
+        "`{method}` is a method that `{mode}` decorates, of an object that the function makes, and torch does not "
+        "trace the decorator there. Write `with {mode}():` in the method instead.",
+        _grad_mode_of_method,
+        trials=(Trial("calls_a_decorated_method", ("2.11", "2.13", "2.14"), case=_SOURCELESS),),
+    ),
     Remedy(
         "asked.remove",
         "Remove the call that asks for it.",

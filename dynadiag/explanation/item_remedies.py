@@ -119,7 +119,20 @@ def _other_type(case: RecompileCase) -> Slots:
     number = case.sort == "value" and None not in (fact.was_type, fact.now_type) and fact.was_type != fact.now_type
     known = _class_anew(case) is not None or case.is_other_callable or _types(case) in (_TENSORS, *_STRUCTURES)
     advice = "Set it before the first call, or expect one compile for each." if of_module else "Pass one type always."
+    known = known or _of_instances(case) is not None
     return slots_if((case.sort == "type" or number) and not known, names=case.names, advice=advice)
+
+
+def _of_instances(case: RecompileCase) -> Slots:
+    """The class of the object whose method was compiled, or of what instances have."""
+    is_self = case.fact.subject == "L['self']"
+    what = f"{case.name} is of another class in this instance than in the one before"
+    if is_self:
+        what = f"{case.name} is of another class than before, which has the function from a class that both share"
+    elif case.sort == "none":
+        what = f"{case.names:is} None in one instance and not in another"
+    fits = case.sort in ("type", "none") and _class_anew(case) is None and not case.is_other_callable
+    return slots_if(fits and (is_self or (case.fact.is_new_owner and holder_of(case.fact.subject))), what=what)
 
 
 _TENSORS = {"Parameter", "Tensor"}
@@ -136,7 +149,7 @@ def _none(*, attribute: bool) -> Needs:
     def needs(case: RecompileCase) -> Slots:
         own = local_name(case.fact.subject) == "self" or is_global(case.fact.subject)
         fits = case.sort == "none" and (own and case.fact.base in ATTRIBUTES) == attribute
-        return slots_if(fits, names=case.names)
+        return slots_if(fits and _of_instances(case) is None, names=case.names)
 
     return needs
 
@@ -321,6 +334,13 @@ ITEMS: tuple[Remedy[RecompileCase], ...] = (
             container=next((each for each in _types(case) if each and each != "Tensor"), ""),
         ),
         trials=tried("a_tree"),
+    ),
+    Remedy(
+        "object.class_of_instances",
+        "{what}, and code is made for each: expect one compile for each, or compile what calls the instances, one "
+        "after the other, so that they are parts of its graph.",
+        _of_instances,
+        trials=tried("layers_of_two_classes", "layers_with_two_activations", "layers_with_and_without"),
     ),
     Remedy(
         "object.type",

@@ -25,6 +25,13 @@ READS = (
         trials=(Trial("picks_modules_by_values"),),
     ),
     Remedy(
+        "item.of_list",
+        "The number picks an item of a list, which tracing has to know. Where the list is of numbers, keep them in a "
+        "tensor (without `.tolist()`), and index that with a tensor.",
+        when(theirs, lambda case: case.is_item and "list" in case.uses),
+        trials=(Trial("picks_of_a_list", case=_ITEM),),
+    ),
+    Remedy(
         "item.index",
         "Index with {index}: it remains a tensor{same}. An index without dimensions is read as a number, "
         "which tracing has to know.",
@@ -111,7 +118,7 @@ READS = (
                 )
                 and case.decision is None
                 and case.facts.within is None
-                and case.uses.isdisjoint({"log", "order", "key"})
+                and case.uses.isdisjoint({"log", "order", "key", "list"})
             ),
         ),
         trials=(

@@ -184,8 +184,11 @@ def set_inside(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) 
     own = [enclosing_function(sources.get(file or ""), line) for file, line in around]
     if function is None or function not in own:
         return None
-    sets = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
-    return place if any(node.lineno == place.line for node in sets) else None
+    sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and node.lineno == place.line]
+    counts = fact.was_type == "int" and any(
+        _reads_place_of(node.value, each) for node in sets for each in _targets(node)
+    )
+    return place if sets and not counts else None
 
 
 def counted_inside(fact: GuardFailure, sources: Mapping[str, str]) -> Span | None:

@@ -50,7 +50,7 @@ class RecompileCase:
     - ``goes_on``: it changed in other recompiles of the function too.
     - ``became_symbol``: this compile made it a symbol, and needed no number of it.
     - ``became_number``, ``was_number``: torch had made it a symbol, and needed its number after all, in this compile or
-      in that of the entry that failed.
+      in that of the entry that failed, and in no other.
     - ``needed_at``: the line that needed that number.
     - ``added``: the key that the compiled code itself adds to the container (None of a list), and where; None where it
       ``takes_out`` items as well, since then nothing is known of their number.
@@ -61,8 +61,8 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
-    - ``made``: where the tensors whose sizes changed are made; ``of_library``: a library calls the function, and makes
-      or copies what it passes.
+    - ``made``: where the tensors whose sizes changed are made; ``unmarkable``: no size of them can be marked, since
+      compiled code calls the function (torch refuses to trace a mark), or a library, which makes or copies them.
     - ``is_joined``: the function uses it with another tensor whose size changes as well, and is a number at first: one
       that it had computed before a break, or that no call before had.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
@@ -90,7 +90,7 @@ class RecompileCase:
     is_joined: bool = False
     of_torch: bool = False
     made: Made | None = None
-    of_library: bool = False
+    unmarkable: bool = False
 
     @property
     def fact(self) -> GuardFailure:
@@ -136,7 +136,8 @@ class RecompileCase:
         """Whether it remains a constant of the code, since the code needs its number, or since it had other values
         before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source and not self.is_joined)
-        return self.became_number or self.goes_on or len({value for change in same for value in change.was}) > 1
+        several = self.goes_on or len({value for change in same for value in change.was}) > 1
+        return self.became_number or (several and not (self.became_symbol and self.fact.dynamic == "always"))
 
 
 def _keyword(fact: GuardFailure, item: Recompile, sources: Mapping[str, str]) -> str | None:
@@ -201,12 +202,12 @@ def cases_of(
     sources: Mapping[str, str] = {},
     torch_objects: Collection[tuple[str, str]] = (),
     caller: Frame | None = None,
-    of_library: bool = False,
+    unmarkable: bool = False,
 ) -> tuple[RecompileCase, ...]:
     """The causes of a recompile, the most telling first. What another callable has else follows from it.
 
     ``torch_objects`` are the sources of objects of torch's own. ``caller`` is the frame of the program that called the
-    function; ``of_library``: a library called it.
+    function, ``unmarkable`` whether nothing that is passed there can be marked.
     """
     made_symbols, numbers, settled = symbols or Symbols()
     own = own_changes(item, computed)
@@ -221,7 +222,7 @@ def cases_of(
             goes_on=not once and changing_source(together[0].fact) in changing,
             became_symbol=(item.compile_id, together[0].fact.source) in made_symbols - numbers.keys(),
             became_number=not once and (item.compile_id, together[0].fact.source) in numbers,
-            was_number=(together[0].fact.against, together[0].fact.source) in numbers,
+            was_number=[each for each, of in numbers if of == together[0].fact.source] == [together[0].fact.against],
             needed_at=next(
                 (
                     Span(frame.file, frame.line)
@@ -243,7 +244,7 @@ def cases_of(
             of_torch=(together[0].fact.against, holder_of(together[0].fact.subject) or "") in torch_objects,
             is_joined=once,
             made=made,
-            of_library=of_library,
+            unmarkable=unmarkable,
         )
         for together in causes(own)
         for once in (together[0].fact.source in settled and together[0].fact.dynamic != "always",)

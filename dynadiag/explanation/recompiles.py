@@ -162,16 +162,10 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
         computed = computed_names(run.sources.get(item.file or ""), item.line)
         callers = run.callers(item.compile_id)[-1:]
         caller = next((each for each in callers if owner_of(each.file, run.packages).is_user), None)
-        cases = cases_of(
-            item,
-            computed,
-            changing[_function(item)],
-            symbols.get(_function(item)),
-            run.sources,
-            run.torch_objects,
-            caller,
-            of_library=bool(callers) and caller is None,
-        )
+        made = symbols.get(_function(item))
+        known_of = computed, changing[_function(item)], made, run.sources, run.torch_objects, caller
+        unmarkable = bool(callers) and (caller is None or _is_compiled(caller, run))
+        cases = cases_of(item, *known_of, unmarkable=unmarkable)
         ends = _function(item) in given_up
         own = compiles.get(item.compile_id)
         cause = None if ends or own is None else _cause(item, own, cases, known, before, computed, run.sources)
@@ -180,6 +174,15 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
             known.append(_Cause(own, fingerprint(item.reasons), key))
         groups[key] = groups.get(key, _Group((), (), cause)).with_item(item, cases)
     return groups
+
+
+def _is_compiled(frame: Frame, run: RunRecords) -> bool:
+    """Whether a frame is of a function of which torch compiled a part, or all."""
+    source = run.sources.get(frame.file)
+    function = enclosing_function(source, frame.line)
+    named = (each for each in run.compiles if each.file == frame.file and each.outcome in ("ok", "break"))
+    own = {each.line for each in named if original_name(each.function).rpartition(".")[2] == frame.function}
+    return function is not None and any(enclosing_function(source, line) is function for line in own)
 
 
 def _without_superseded(
@@ -517,9 +520,11 @@ def _shared(group: _Group, raised: bool, run: RunRecords) -> Iterator[Fact]:
     """
     owners = {
         number
-        for item in group.items
+        for item in run.recompiles
         for reason in item.reasons
-        if local_name(reason.source) == "self" and any(case.fact.is_new_owner for case in group.cases[0])
+        if _function(item) == _function(group.first)
+        and local_name(reason.source) == "self"
+        and any(case.fact.is_new_owner for case in group.cases[0])
         for number in (reason.owner_was, reason.owner_now)
         if number is not None
     }

@@ -175,7 +175,7 @@ class RunRecords:
         own = [each.user_stack[-1] for each in self.compiles if each.user_stack]
         compiled = {(frame.file, frame.function) for frame in own}
         alike = (each.user_stack for each in self.compiles if (each.file, each.function) == (file, function))
-        callers = (stack[:-1] if stack and stack[-1].file == file else stack for stack in alike)
+        callers = (stack[:-1] if stack[-1].file == file else stack for stack in alike if stack)  # none at the limit
         return any(all((frame.file, frame.function) not in compiled for frame in way) for way in callers)
 
     def seconds(self, compile_ids: Iterable[str]) -> float | None:

@@ -43,7 +43,7 @@ def _special_size(case: RecompileCase) -> Slots:
     marks = _marks("torch._dynamo.decorators.mark_unbacked", [(tensor, index) for tensor, _, index in sizes], case)
     avoid = "drop the last short batch, pad" if {index for *_, index in sizes} == {"0"} else "pad"
     marked = "avoid them ({}), or, where nothing branches on the size or slices by it, call {calls} {where}{who}"
-    many = len(sizes) > _MOST_DIMENSIONS or case.of_library
+    many = len(sizes) > _MOST_DIMENSIONS or case.unmarkable
     return slots_if(
         sizes and case.sort in ("size", "shape"),
         ways=f"or avoid them ({avoid})" if many else marked.format(avoid, **marks),
@@ -100,9 +100,8 @@ def _changed_size(many: bool) -> Needs:
         nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
         option = "" if nested else ", or use `torch.compile(..., dynamic=True)`"
         slots = {**_marks("torch._dynamo.mark_dynamic", _dimensions(facts), case), "option": option}
-        # What the function computed before a break, or a library makes or copies, has no mark. A marked size may equal
-        # no constant.
-        only_all = case.is_joined or case.of_library or len(_dimensions(facts)) > _MOST_DIMENSIONS
+        # What the function computed before a break cannot be marked either, and a marked size may equal no constant.
+        only_all = case.is_joined or case.unmarkable or len(_dimensions(facts)) > _MOST_DIMENSIONS
         return slots if only_all == many else None
 
     return needs
@@ -133,7 +132,7 @@ def _is_said_of(fact: GuardFailure) -> bool:
 def _shared_symbol(case: RecompileCase) -> Slots:
     """A size that ``dynamic=True`` made a symbol, which was a number in one compile, and is none in the next."""
     facts = markable_sizes(case)
-    fits = facts and case.was_number and not case.became_number and facts[0].dynamic == "always"
+    fits = facts and case.was_number and not (case.became_number or case.unmarkable) and facts[0].dynamic == "always"
     marks = _marks("torch._dynamo.mark_dynamic", _dimensions(facts), case)
     return slots_if(fits, was=case.fact.was or "that size", **marks)
 

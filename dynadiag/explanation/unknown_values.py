@@ -25,6 +25,7 @@ from dynadiag.explanation.branches import (
     tests_at,
     tests_of,
     text_of,
+    unpacked,
 )
 from dynadiag.explanation.identity import enclosing_function
 from dynadiag.explanation.rebinding import makes_dict
@@ -224,18 +225,20 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
     """Return what the number that is taken from a tensor at a place is for, as far as the function shows it.
 
     Of "arithmetic" with tensors, "size" (of a tensor, a slice, a loop), "branch", "order" (of numbers in Python),
-    "key" (of a dict), "log", "store", "return", "other". What is stored is followed to where the function reads it
-    afterwards.
+    "key" (of a dict), "list" (an item of one), "log", "store", "return", "other". What is stored is followed to where
+    the function reads it afterwards.
     """
     function = enclosing_function(source, span.line)
     taken = None if function is None or source is None else _taken_number(function, source, span)
     if function is None or taken is None:
         return frozenset()
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
-    dicts = {path for target, value in _bindings(function) if makes_dict(value) for path in _paths(target)}
+    bound = [(path, value) for target, value in _bindings(function) for path in _paths(target)]
+    kept = {path: "key" for path, value in bound if makes_dict(value)}
+    kept |= {path: "list" for path, value in bound if _makes_list(value)}
     found, waiting, named = set[str](), [taken], set[str]()
     while waiting:
-        use, names = _use(waiting.pop(0), parents, dicts, named)
+        use, names = _use(waiting.pop(0), parents, kept, named)
         found |= {use} if use else set()
         fresh = names - named
         named |= fresh
@@ -251,13 +254,14 @@ def uses_of_number(source: str | None, span: Span) -> frozenset[str]:
 
 
 def _use(
-    node: ast.expr, parents: Mapping[ast.AST, ast.AST], dicts: Collection[str], numbers: Set[str]
+    node: ast.expr, parents: Mapping[ast.AST, ast.AST], kept: Mapping[str, str], numbers: Set[str]
 ) -> tuple[str | None, set[str]]:
     """Return the use of an expression, and the names that then stand for its value.
 
-    ``dicts`` are the names of dicts, ``numbers`` what is made of the number so far.
+    ``kept`` has what picking an item of a dict or a list is, by its name, ``numbers`` are what is made of the number.
     """
     at: ast.AST = node
+    below: ast.AST | None = None
     while (parent := parents.get(at)) is not None:
         match parent:
             case ast.For(target=target) | ast.comprehension(target=target) if parent.iter is at:
@@ -266,22 +270,23 @@ def _use(
                 return None, names
             case ast.Call():
                 name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", None)
-                if name in _LOOKUPS and ast.unparse(parent.func).rpartition(".")[0] in dicts:
+                if name in _LOOKUPS and kept.get(ast.unparse(parent.func).rpartition(".")[0]) == "key":
                     return "key", set()
                 if name not in _SAME:
-                    kept = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
-                    return _use_in_call(str(name)), kept if name in KEPT else set()
+                    owner = {ast.unparse(parent.func.value)} if isinstance(parent.func, ast.Attribute) else set()
+                    return _use_in_call(str(name)), owner if name in KEPT else set()
             case ast.BinOp(left=left, right=right) if not _is_number(right if left is at else left, numbers):
                 return "arithmetic", set()
             case ast.Subscript() if parent.slice is at:
-                return "key" if ast.unparse(parent.value) in dicts else "size", set()
+                return kept.get(ast.unparse(parent.value), "size"), set()
             case ast.Return():
                 return "return", set()
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
-                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-                if all(isinstance(each, ast.Name) for each in targets):
-                    return None, {each.id for each in targets if isinstance(each, ast.Name)}
-                return "store", {ast.unparse(each) for each in targets if isinstance(each, ast.Attribute)}
+                whole = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+                pairs = [pair for target in whole for pair in unpacked(target, parent.value or target)]
+                targets = [place for place, value in pairs if value in (None, at, below)]
+                named = {ast.unparse(each) for each in targets if isinstance(each, (ast.Name, ast.Attribute))}
+                return None if all(isinstance(each, ast.Name) for each in targets) else "store", named
             case ast.If() | ast.While() | ast.Compare() | ast.BoolOp() | ast.Assert():
                 return "branch", set()
             case ast.IfExp() if parent.test is at:
@@ -290,8 +295,14 @@ def _use(
                 return None, set()
             case ast.stmt():
                 return "other", set()
-        at = parent
+        below, at = at, parent
     return "other", set()
+
+
+def _makes_list(value: ast.expr) -> bool:
+    """Whether an expression makes a list: ``[]``, ``x.tolist()``."""
+    made = isinstance(value, ast.Call) and called_name(value) in ("list", "tolist")
+    return made or isinstance(value, (ast.List, ast.ListComp))
 
 
 def _passed(call: ast.Call, at: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> set[str] | None:

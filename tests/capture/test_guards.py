@@ -126,6 +126,42 @@ def test_what_a_hook_reads_is_told_and_as_kept_in_a_module() -> None:
     assert found["base"] == "held attribute"
 
 
+class Block(torch.nn.Module):
+    def __init__(self, act: torch.nn.Module | None) -> None:
+        super().__init__()
+        self.act = act
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if self.act is None else self.act(x)
+
+
+def within(block: Block, x: torch.Tensor) -> Any:
+    return block(x)
+
+
+@pytest.mark.parametrize("first", [torch.nn.ReLU(), None])
+def test_a_module_that_is_none_in_another_instance_is_told_as_none(first: torch.nn.Module | None) -> None:
+    """torch keeps a module in a dict of its own, so that its place is empty there where the attribute is None."""
+    x = torch.ones(3)
+    torch.compile(within, backend="eager")(Block(first), x)
+    (entry,) = _debug_get_cache_entry_list(within.__code__)
+    then = Block(torch.nn.ReLU() if first is None else None)
+    told = [(each["part"], each["was"], each["now"]) for each in failing_guards(entry, {"block": then, "x": x})]
+    none, module = "None", str(torch.nn.ReLU)
+    assert [each for each in told if none in each[1:]] != []
+    assert all(part != "presence" for part, *_ in told)
+    assert module in (told[0][1], told[0][2]) or first is None
+
+
+def of_type(x: torch.Tensor, key: tuple[int, str] | int) -> torch.Tensor:
+    return x * key[0] if isinstance(key, tuple) else x * key
+
+
+def test_a_guard_that_raises_for_another_type_fails() -> None:
+    one = torch.ones(3)
+    assert failed(of_type, {"x": one, "key": (2, "conv")}, {"x": one, "key": 2})[0][0] == "L['key']"
+
+
 def test_an_item_of_a_counter_by_its_key() -> None:
     def scaled(d: Counter[str], x: torch.Tensor) -> torch.Tensor:
         return x * d["b"]

@@ -553,6 +553,65 @@ def clips_always(v: torch.Tensor) -> torch.Tensor:
     return clipped + 1
 
 
+def keeps_the_largest(v: torch.Tensor) -> torch.Tensor:
+    largest = torch.zeros(())
+    if v.sum() > 0:
+        largest.copy_(torch.maximum(largest, v.max()))
+    return v + largest
+
+
+def keeps_the_largest_always(v: torch.Tensor) -> torch.Tensor:
+    largest = torch.zeros(())
+    largest.copy_(torch.where(v.sum() > 0, torch.maximum(largest, v.max()), largest))
+    return v + largest
+
+
+def picks_of_a_list(v: torch.Tensor) -> torch.Tensor:
+    lengths = [1, 2, 3, 4]
+    return v * lengths[int(v.argmax())]
+
+
+def picks_of_a_tensor(v: torch.Tensor) -> torch.Tensor:
+    lengths = torch.tensor([1, 2, 3, 4])
+    return v * lengths[v.argmax().reshape(1)]
+
+
+def writes_to_a_transposed(v: torch.Tensor) -> torch.Tensor:
+    rows = v.expand(2, 4).clone()
+    out = torch.empty(4, 2).T
+    torch.add(rows, 1, out=out)
+    return out * 2
+
+
+def takes_the_result(v: torch.Tensor) -> torch.Tensor:
+    rows = v.expand(2, 4).clone()
+    out = torch.add(rows, 1)
+    return out * 2
+
+
+class Statistics:
+    def __init__(self, mean: torch.Tensor) -> None:
+        self.mean = mean
+
+    @torch.no_grad()
+    def centred(self, v: torch.Tensor) -> torch.Tensor:
+        return v - self.mean
+
+    def centred_inside(self, v: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return v - self.mean
+
+
+def calls_a_decorated_method(v: torch.Tensor) -> torch.Tensor:
+    made = Statistics(v.mean())
+    return made.centred(v) * 2
+
+
+def calls_a_plain_method(v: torch.Tensor) -> torch.Tensor:
+    made = Statistics(v.mean())
+    return made.centred_inside(v) * 2
+
+
 def asserts_in_place(v: torch.Tensor) -> torch.Tensor:
     half = v / 2
     torch._assert_async((half >= 0).all(), "negative")
@@ -3270,6 +3329,35 @@ def layers_with_an_index(*, together: bool, kind: type[nn.Module] = Indexed) -> 
     return run
 
 
+class Activated(nn.Module):
+    def __init__(self, act: nn.Module | None) -> None:
+        super().__init__()
+        self.act = act
+
+    def scale(self, v: torch.Tensor) -> torch.Tensor:
+        return v * 2
+
+    def forward(self, v: torch.Tensor) -> torch.Tensor:
+        scaled = self.scale(v)
+        return scaled if self.act is None else self.act(scaled)
+
+
+class Halved(Activated):
+    def scale(self, v: torch.Tensor) -> torch.Tensor:
+        return v / 2
+
+
+def layers_that_differ(*kinds: type[Activated], acts: list[nn.Module | None], together: bool) -> Program:
+    def run(compile_: Compile) -> Any:
+        layers = [kind(act) for kind, act in zip(kinds, acts, strict=True)]
+        if together:
+            return compile_(lambda v: layers[1](layers[0](v)))(x)
+        compiled = [compile_(layer) for layer in layers]
+        return compiled[1](compiled[0](x))
+
+    return run
+
+
 def converts(*, before: bool) -> Program:
     def run(compile_: Compile) -> Any:
         layer = Weighted()
@@ -3419,6 +3507,10 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         whole(branches_as_always, branches_as_always),
     ),
     "clips_in_place": (calls(clips_in_place, (x,), (zeros,)), calls(clips_always, (x,), (zeros,))),
+    "keeps_the_largest": (calls(keeps_the_largest, (x,)), calls(keeps_the_largest_always, (x,))),
+    "picks_of_a_list": (calls(picks_of_a_list, (x,)), calls(picks_of_a_tensor, (x,))),
+    "writes_to_a_transposed": (calls(writes_to_a_transposed, (x,)), calls(takes_the_result, (x,))),
+    "calls_a_decorated_method": (calls(calls_a_decorated_method, (x,)), calls(calls_a_plain_method, (x,))),
     "writes_if_any": (calls(writes_if_any, (x,)), calls(writes_always, (x,))),
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "catches_at_its_end": (calls(catches_what_it_raises, (x,)), handles_it_afterwards),
@@ -3901,6 +3993,18 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "layers_with_a_name": (
         layers_with_an_index(together=False, kind=Named),
         layers_with_an_index(together=True, kind=Named),
+    ),
+    "layers_of_two_classes": (
+        layers_that_differ(Activated, Halved, acts=[nn.ReLU(), nn.ReLU()], together=False),
+        layers_that_differ(Activated, Halved, acts=[nn.ReLU(), nn.ReLU()], together=True),
+    ),
+    "layers_with_two_activations": (
+        layers_that_differ(Activated, Activated, acts=[nn.ReLU(), nn.GELU()], together=False),
+        layers_that_differ(Activated, Activated, acts=[nn.ReLU(), nn.GELU()], together=True),
+    ),
+    "layers_with_and_without": (
+        layers_that_differ(Activated, Activated, acts=[nn.ReLU(), None], together=False),
+        layers_that_differ(Activated, Activated, acts=[nn.ReLU(), None], together=True),
     ),
     "a_converted_module": (converts(before=False), converts(before=True)),
     "a_slice_with_an_offset": (slices_with_offsets(copied=False), slices_with_offsets(copied=True)),

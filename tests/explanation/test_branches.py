@@ -51,13 +51,16 @@ def test_a_condition_is_written_for_tensors(condition: str, written: str) -> Non
         ("if v.sum() > 0:\n    return v + 1, v.float()\nreturn v, v", "v.float()"),
         ("if v.sum() > 0:\n    v += 1\nelse:\n    v = v - 1\nreturn v", ""),
         ("if v.sum() > 0:\n    return v + 1\nn = int(v.max())\nw = v[:n]\nreturn w + 1", ""),
+        ("if v.sum() > 0:\n    sizes = [1, 2]\n    k = sizes[0]\n    v = v * k\nreturn v", "v"),
+        ("n = 1\nif v.sum() > 0:\n    n = n + 1\nreturn v * n", ""),
+        ("n, w = 1, v + 1\nif v.sum() > 0:\n    n, w = n + 1, v\nreturn w * n", "v"),
         ("return v if v.sum() > 0 else v + 1", "v"),
         ("return v * 2 if v.sum() > 0 else v + 1", ""),
     ],
 )
 def test_what_a_side_passes_on_is_named(body: str, kept: str) -> None:
     source = f"def f(v):\n{textwrap.indent(body, '    ')}\n"
-    assert kept_side(source, Span("f.py", 2, 7)) == kept
+    assert kept_side(source, Span("f.py", 2 + body.partition("if ")[0].count("\n"), 7)) == kept
 
 
 @pytest.mark.parametrize(

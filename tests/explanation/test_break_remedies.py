@@ -55,6 +55,22 @@ def advice(tmp_path: Path, fn: Callable[..., Any]) -> list[tuple[str, str]]:
     return [(item.checked, item.text) for item in recorded(tmp_path, fn).findings[0].advice]
 
 
+def steps(v: torch.Tensor) -> torch.Tensor:
+    time, width = 0.0, 0.5
+    while time < 1.0:
+        new = v + width * v.cos()
+        if (new - v).abs().max() < 1:
+            time, v = time + width, new
+        else:
+            width = width / 2
+    return v
+
+
+def test_a_branch_that_decides_how_often_a_loop_runs_is_told_as_that(tmp_path: Path) -> None:
+    ((_, text),) = advice(tmp_path, steps)
+    assert "decide how often this loop runs" in text
+
+
 def test_a_call_that_torch_cannot_move_gets_no_advice_to_move_it(tmp_path: Path) -> None:
     assert not [text for _, text in advice(tmp_path, opens_a_file) if "reorderable" in text]
     config.reorderable_logging_functions.add(print)

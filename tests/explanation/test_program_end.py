@@ -91,6 +91,21 @@ def test_a_gradient_of_a_compiled_backward_is_to_be_taken_inside(tmp_path: Path)
     assert inside(torch.tensor(2.0)) == second(torch.compile(cube, backend="eager")) == 12.0
 
 
+@pytest.mark.parametrize("again", ["create_graph=True", "retain_graph=True"])
+def test_a_second_backward_is_told_by_whether_its_own_gradient_is_taken(again: str) -> None:
+    """torch says of both that the first backward may have written over the buffers, and of neither which it is."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.SiLU(), torch.nn.Linear(4, 1))
+    x = torch.ones(2, 3, requires_grad=True)
+    energy = torch.compile(lambda v: net(v).sum(), backend="aot_eager", dynamic=True)(x)
+    with pytest.raises(RuntimeError) as raised:
+        torch.autograd.grad(energy, x, create_graph=True)
+    end = RunEnd("builtins.RuntimeError", str(raised.value), (Frame(FILE, 1, "main"),))
+    run = records(run=a_run(exit_code=1), end=end, sources={FILE: f"torch.autograd.grad(energy, x, {again})"})
+    (finding,) = program_findings(run, ())
+    assert "donated buffers" in finding.title
+    assert ["double_backward" in each.key for each in finding.advice] == [True] * (again == "create_graph=True")
+
+
 @pytest.mark.usefixtures("forked_interpreters")
 def test_the_programs_own_exception_leads(tmp_path: Path) -> None:
     made, text = ended(tmp_path, "print(Settings().missing)")

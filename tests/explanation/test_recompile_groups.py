@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.explanation import explain
 from dynadiag.explanation.findings import Finding
 from dynadiag.explanation.rebinding import assignment, counted_inside
-from dynadiag.explanation.recompile_case import cases_of
+from dynadiag.explanation.recompile_case import Symbols, cases_of
 from dynadiag.explanation.tensor_remedies import markable_sizes
 from dynadiag.recording.records import GuardFailure, Span
 from tests.explanation.build import a_failure, a_recompile
@@ -74,6 +74,74 @@ def test_a_size_that_torch_made_a_symbol_is_not_told_as_a_number(tmp_path: Path)
     items = found(tmp_path, last, (torch.ones(4, 5), []), (one, [one]), (one, [one, one]), (other, []))
     assert "Each size of" not in "".join(map(advice_of, items))
     assert "The size changes" in advice_of(items[-1])
+
+
+class Ring:
+    def __init__(self) -> None:
+        self.cursor = 0
+
+    def write(self, v: torch.Tensor) -> torch.Tensor:
+        at = v + self.cursor
+        self.cursor = (self.cursor + v.shape[0]) % 100
+        return at
+
+
+def test_a_number_that_is_counted_up_is_no_cache_to_be_set_before(tmp_path: Path) -> None:
+    ring = Ring()
+    (only,) = found(tmp_path, lambda r, v: r.write(v), (ring, x), (ring, x), (ring, x))
+    assert "The integer `r.cursor` changed. From now on torch makes such an integer a symbol" in advice_of(only)
+    assert "before the first call, outside" not in advice_of(only)
+
+
+def inner(v: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()
+    return v * 2
+
+
+def outer(v: torch.Tensor) -> torch.Tensor:
+    small, large = v + 1, v[:, :1] * 3
+    return inner(small) + inner(large)
+
+
+def test_no_size_of_what_compiled_code_passes_on_is_told_to_be_marked(tmp_path: Path) -> None:
+    """torch refuses to trace the call that marks it."""
+    items = found(tmp_path, outer, (torch.ones(4, 5),), (torch.ones(6, 5),))
+    texts = {item.function: advice_of(item) for item in items if item.rule == "recompile"}
+    assert "mark_dynamic(v, 0)" in texts["outer"]
+    assert "expect one compile for such calls, or avoid them (pad)" in texts["inner"]
+    assert "mark_" not in texts["inner"]
+
+
+def test_all_instances_that_share_a_limit_are_counted(tmp_path: Path) -> None:
+    class Act(torch.nn.Module):
+        def __init__(self, act: torch.nn.Module) -> None:
+            super().__init__()
+            self.act = act
+
+        def forward(self, v: torch.Tensor, key: str) -> torch.Tensor:
+            return self.act(v) * len(key)
+
+    acts = [Act(kind()) for kind in (torch.nn.ReLU, torch.nn.GELU, torch.nn.SiLU)]
+    with dynadiag.record(tmp_path / "run.dynadiag"):
+        for act, key in zip(acts, ("a", "b", "a"), strict=True):
+            torch.compile(act, backend="eager")(x, key)
+    with dynadiag.open(tmp_path / "run.dynadiag") as recording:
+        facts = [each.text for item in explain(recording).findings for each in item.evidence]
+    assert {text.partition(" objects")[0] for text in facts if "objects as `self`" in text} == {"3"}
+
+
+def test_what_a_helper_is_compiled_again_for_behind_a_break_is_told_at_the_limit_too(tmp_path: Path) -> None:
+    def keyed(v: torch.Tensor, key: str) -> torch.Tensor:
+        return v * len(key)
+
+    def loops(v: torch.Tensor) -> torch.Tensor:
+        for number in range(12):
+            v = keyed(v, "k" * (number + 1))
+            torch._dynamo.graph_break()
+        return v
+
+    (limit,) = [each for each in found(tmp_path, loops, (x,)) if each.rule == "recompile-limit"]
+    assert "is compiled by itself only because the break" in advice_of(limit)
 
 
 def test_what_used_up_the_limit_is_told_where_torch_gave_up(tmp_path: Path) -> None:
@@ -288,6 +356,18 @@ def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
     ]
     (case,) = cases_of(a_recompile(reasons=tuple(sizes)), computed={"h"})
     assert [fact.subject for fact in markable_sizes(case)] == ["L['v']"]
+
+
+@pytest.mark.parametrize(("needed_in", "told"), [(("0/0",), True), (("0/0", "0/2"), False)])
+def test_a_size_that_each_variant_needs_is_not_told_to_share_a_symbol(needed_in: tuple[str, ...], told: bool) -> None:
+    """What coincides with another size in one call does so in no other."""
+    source = "L['v'].size()[0]"
+    size = a_failure("", source=source, part="size", subject="L['v']", index="0", was="2", now="13")
+    item = a_recompile(reasons=(replace(size, dynamic="always"),))
+    symbols = Symbols(frozenset({(item.compile_id, source)}), {(each, source): () for each in needed_in})
+    (case,) = cases_of(item, changing={source}, symbols=symbols)
+    texts = [each.text for each in advise_on([case])]
+    assert ["equal sizes share one symbol" in each for each in texts] == [True] * told
 
 
 def test_the_layout_of_a_tensor_goes_with_its_size(tmp_path: Path) -> None:

@@ -181,6 +181,10 @@ def test_a_branch_of_another_file_at_the_same_line_does_not_count() -> None:
         ("self.last = x.item()", "if self.last > 0: return x", {"store", "branch"}),
         ("out.append(x.item())", "return torch.tensor(out)", {"store", "other"}),
         ("out.append(x.item())", "return out", {"store", "return"}),
+        ("h, w = x.item(), 2", "return x[:h]", {"size"}),
+        ("w, h = 2, x.item()", "return x[:w]", set()),
+        ("self.last, h = x.item(), 2", "return x", {"store"}),
+        ("sizes = x.tolist(); k = sizes[x.item()]", "return x", {"list"}),
     ],
 )
 def test_what_is_kept_is_followed_to_where_it_is_read(kept: str, read: str, uses: set[str]) -> None:

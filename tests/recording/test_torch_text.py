@@ -147,6 +147,19 @@ def test_what_an_expression_demands(text: str, index: str, terms: tuple[str, ...
     assert (failure.part, failure.index, failure.terms) == ("shape", index, terms)
 
 
+@pytest.mark.parametrize("key", ["train/loss", "a * b", "a is b", "it's"])
+@pytest.mark.parametrize(
+    ("text", "part", "was"),
+    [("{}.weight == 4", "value", "4"), ("{} is None", "value", "None"), ("len({}) == 2", "length", "length 2")],
+)
+def test_a_key_may_have_what_operators_are_written_with(key: str, text: str, part: str, was: str) -> None:
+    item = f"L['logged'][{key!r}]"
+    failure = read_condition(text.format(item))
+    assert (failure.part, failure.was, failure.terms) == (part, was, ())
+    assert (failure.source or "").startswith(item)
+    assert failure.guard == text.format(item)
+
+
 def test_a_key_that_is_gone_is_one_of_the_keys() -> None:
     failure = read_condition("list(dict.keys(L['feats']))[2] exists")
     assert (failure.part, failure.subject) == ("keys", "L['feats']")

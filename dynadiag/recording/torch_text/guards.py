@@ -60,7 +60,7 @@ _TEXTS = tuple(
         (r"(Cache line invalidated because )?(?P<source>.+) got deallocated", "freed"),
         (r"check_tensor\((?P<source>.*?), (?P<was>\w+), .*", "type"),
         (r".*\.(size|stride)\(\)\[\d+\].*", "shape"),
-        (r"(?P<source>\S+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
+        (r"(?P<source>\S+|[LG]\[.+) is (?P<was>(not )?(None|True|False|\.\.\.))", "value"),
         (r"\S+ is (not )?[A-Za-z_]\S*", "alias"),
         (r"(not )?check_(no_)?aliasing.*|.*STORAGE_OVERLAPPING.*", "alias"),
         (r"(?P<whole>list\(dict\.keys\((?P<source>.+)\)\)\[\d+\]) exists", "keys"),
@@ -97,6 +97,7 @@ _DUPLICATES = re.compile(r'"(?P<source>[^"]+)"')
 _SAME = re.compile(r"(?P<first>\S+) is (?P<no>not )?(?P<second>\S+)")
 _TERM = re.compile(r"[LG](?:\[[^\[\]]*\]|\.\w+(?:\(\))?)+")  # L['args'][0].k in an expression
 _OPERATOR = re.compile(r"[*/%]| [+-] ")  # of arithmetic, in the source of a guard
+_KEY = re.compile(r"""\[('[^'\n]*'|"[^"\n]*")\]""")  # of a dict: any text
 _NOT_VALUES = ("___", "hasattr(", "check_tensor(", "not ", "len(")  # guards on types, objects and attributes
 _BOOLS = {"0": "False", "1": "True"}
 _OPPOSITE = {"True": "False", "False": "True"}
@@ -355,7 +356,7 @@ def _arguments(subject: str | None) -> str | None:
 
 def _value(text: str, part: str, found: dict[str, Any]) -> GuardFailure:
     was, now = found["was"], _OPPOSITE.get(found["was"])
-    if _OPERATOR.search(found["source"]) or _TERM.match(was):
+    if _OPERATOR.search(_KEY.sub("", found["source"])) or _TERM.match(was):
         return _shape_of(text, "shape", found)
     if was == "not None":
         return _made(text, part, source=found["source"], was=was, now="None", now_type="NoneType")

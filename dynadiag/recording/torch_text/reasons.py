@@ -133,9 +133,13 @@ def overwritten_output(error: str) -> Span | None:
     return read_cudagraph_reason(error).span
 
 
-def is_double_backward(error: str) -> bool:
-    """Whether an error is that of differentiating the backward of compiled code."""
-    return "does not currently support double backward" in error
+def is_double_backward(error: str, line: str) -> bool:
+    """Whether an error that a line raised is that of differentiating the backward of compiled code.
+
+    Where the first backward may have written over what it saved, torch says only that, also of `retain_graph`.
+    """
+    donated = "compiled with non-empty donated buffers" in error and "create_graph" in line
+    return donated or "does not currently support double backward" in error
 
 
 def without_address(text: str) -> str:
