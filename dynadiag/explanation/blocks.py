@@ -264,10 +264,21 @@ def raises_into_except(source: str | None, span: Span) -> bool:
     return all(isinstance(node, ast.Return) for node in behind)
 
 
+def returns_no_tensor(source: str | None, span: Span) -> bool:
+    """Whether a place is the condition of an ``if`` one side of which does nothing but return None or a constant."""
+    returned = (each.value for each in _lone_statements(source, span) if isinstance(each, ast.Return))
+    return any(each is None or isinstance(each, ast.Constant) for each in returned)
+
+
 def _raises(source: str | None, span: Span) -> bool:
+    return any(isinstance(each, ast.Raise) for each in _lone_statements(source, span))
+
+
+def _lone_statements(source: str | None, span: Span) -> Iterator[ast.stmt]:
+    """The sides of an ``if`` whose condition is at a place, as far as they are one statement."""
     tests = nodes_of(source, ast.If)
     here = (node for node in tests if node.test.lineno <= (span.line or 0) <= (node.test.end_lineno or 0))
-    return any(len(side) == 1 and isinstance(side[0], ast.Raise) for node in here for side in (node.body, node.orelse))
+    return (side[0] for node in here for side in (node.body, node.orelse) if len(side) == 1)
 
 
 def writes_through(source: str | None, span: Span) -> str | None:

@@ -28,6 +28,17 @@ BRANCHES = (
         trials=(Trial("raises_on_values", case="GB0170"),),
     ),
     Remedy(
+        "branch.returns",
+        "One side returns no tensor, so nothing can choose between the two: return the condition, "
+        "`{condition}`, and decide after the compiled call. What follows can be a compiled function of its own.",
+        when(
+            theirs,
+            lambda case: case.returns_no_tensor and not case.is_exported,
+            condition=lambda case: case.tensor_condition,
+        ),
+        trials=(Trial("leaves_early", case="GB0170"),),
+    ),
+    Remedy(
         "branch.caught",
         "One side only raises, and the function itself catches it: return the condition, and do what stands under "
         "`except` after the compiled call.",

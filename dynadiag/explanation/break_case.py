@@ -29,6 +29,7 @@ from dynadiag.explanation.blocks import (
     only_raises,
     raises_into_except,
     registers_hook,
+    returns_no_tensor,
     subscript_at,
     unsplittable_block,
     writes_through,
@@ -299,6 +300,11 @@ class BreakCase:
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def returns_no_tensor(self) -> bool:
+        """Whether one side of the branch does nothing but return None or a constant."""
+        return self.is_branch and returns_no_tensor(self.source, self.item.span)
 
     @property
     def raises_into_except(self) -> bool:

@@ -49,7 +49,8 @@ def _gives_the_same(case: BreakCase) -> bool:
 
 def _chooses(case: BreakCase) -> bool:
     is_known = theirs(case) and "branch.where" in case.family.remedies
-    return is_known and not (case.is_assertion or case.is_loop_condition or case.only_shows)
+    without = case.is_assertion or case.is_loop_condition or case.only_shows or case.returns_no_tensor
+    return is_known and not without
 
 
 USUAL: tuple[Remedy[BreakCase], ...] = (

@@ -498,6 +498,20 @@ def raises_on_values(v: torch.Tensor) -> torch.Tensor:
     return half + 1
 
 
+def leaves_early(v: torch.Tensor) -> torch.Tensor | None:
+    half = v / 2
+    if (half < 0).any():
+        return None
+    return half + 1
+
+
+def leaves_afterwards(compile_: Compile) -> list[Any]:
+    first = compile_(lambda v: (v / 2, (v / 2 < 0).any()))
+    rest = compile_(lambda half: half + 1)
+    half, is_negative = first(x)
+    return [None if is_negative else rest(half)]
+
+
 def catches_what_it_raises(v: torch.Tensor) -> torch.Tensor:
     try:
         half = v / 2
@@ -3515,6 +3529,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "catches_at_its_end": (calls(catches_what_it_raises, (x,)), handles_it_afterwards),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
+    "leaves_early": (calls(leaves_early, (x,)), leaves_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),
     "renders_beside_a_layer": (renders(whole=True), renders(whole=False)),
