@@ -425,8 +425,7 @@ def _fix(cause: Cause, whole: Proof | None) -> Fix:
     """The fix of a cause: its own change, or all changes together if these alone removed it."""
     gone = whole is not None and cause.problem.identity not in whole.recorded.summary.causes
     if cause.proved is None and whole is not None and gone:
-        if (instead := _recompiled_instead(whole, cause.problem)) is not None:
-            why = f"torch recompiles for something else instead, in the changed program at {instead}"
+        if (why := _recompiled_instead(whole, cause.problem)) is not None:
             rejected = (*cause.rejected, Rejected(whole.candidate.title, why))
             return Fix(cause.problem, rejected=rejected, advice=cause.advice)
         return Fix(cause.problem, whole.candidate, evidence_of(whole), combined=True)
@@ -434,12 +433,19 @@ def _fix(cause: Cause, whole: Proof | None) -> Fix:
 
 
 def _recompiled_instead(whole: Proof, problem: FixProblem) -> str | None:
-    """Where the changed program recompiles for what the unchanged one did not, if it is no less often."""
+    """Why a cause is not gone, which the changed program has no more: it recompiles for the same in a function of
+    another name, or no less often for what the unchanged one did not.
+    """
     before, after = whole.baseline.recorded.summary, whole.recorded.summary
     new = [cause for cause in after.causes if cause.startswith("recompile ") and not before.causes[cause]]
-    if problem.kind != "recompile" or after.recompiles < before.recompiles or not new:
+    if problem.kind != "recompile" or not new:
         return None
-    return after.places[new[0]]
+    what = problem.identity.partition(": ")[2]
+    if same := [each for each in new if each.partition(": ")[2] == what]:
+        return f"the changed program recompiles for it, too, at {after.places[same[0]]}"
+    if after.recompiles < before.recompiles:
+        return None
+    return f"torch recompiles for something else instead, in the changed program at {after.places[new[0]]}"
 
 
 def _taken_back(cause: Cause, why: str) -> Fix:

@@ -8,7 +8,9 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +22,14 @@ from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
 from dynadiag.fixes.candidate import Rewrite
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemPlace
+from dynadiag.fixes.fix_search import _recompiled_instead
 from dynadiag.fixes.pickled_call import _with_cells_named
+from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project
 from dynadiag.fixes.rewrites import CATALOGUE
 from dynadiag.fixes.trials import runner_of
 from dynadiag.fixes.variants import variant_names
+from dynadiag.recording.records import Span
 from dynadiag.trial.program import Program
 from dynadiag.trial.reference_run import ReplayableCall
 
@@ -512,3 +517,22 @@ def test_a_recompile_that_a_break_hid_is_told_as_left(tmp_path: Path, capfd: pyt
     told = capfd.readouterr().out.partition("all proved fixes together:")[2]
     assert "recompiles that only the changed program has, at its lines:\n\nrecompile at " in told
     assert "adds the key `'peak'` to `self.notes`" in told
+
+
+def test_a_recompile_that_moves_to_a_function_of_another_name_is_not_gone() -> None:
+    def summary(recompiles: int, *causes: str) -> SimpleNamespace:
+        places = {cause: f"net.py:{9 + len(causes)}" for cause in causes}
+        made = RunSummary(Counter(causes), places, breaks=0, recompiles=recompiles, graphs=1, largest=1)
+        return SimpleNamespace(summary=made)
+
+    step = "recompile Net.forward: value L['t']"
+    before = summary(7, step, "recompile Net.forward: none L['cond']")
+    problem = FixProblem("recompile", step, "net.py", Span("net.py", 3), "Net.forward", "0/1", "")
+    moved: Any = SimpleNamespace(
+        baseline=SimpleNamespace(recorded=before), recorded=summary(6, "recompile Net._forward_if: value L['t']")
+    )
+    assert _recompiled_instead(moved, problem) == "the changed program recompiles for it, too, at net.py:10"
+    moved.recorded = summary(6, "recompile Net.forward: value L['other']")
+    assert _recompiled_instead(moved, problem) is None
+    moved.recorded = summary(7, "recompile Net.forward: value L['other']")
+    assert "something else instead" in str(_recompiled_instead(moved, problem))

@@ -44,7 +44,7 @@ def test_a_break_is_shown_in_the_manner_of_rustc() -> None:
         "   3 |     if x.sum() > 0:\n"
         "     |        ^^^^^^^^^^^\n"
         "     |\n"
-        "     = why: Detected data-dependent branching.\n"
+        "     = why: The values of a tensor decide a branch, and tracing has none.\n"
         "     = in: forward (compile 0/0)\n"
         "     = led to: 2 graphs ended here; met 2 times, in compiles 0/0, 0/1;\n"
         "               recompiles among them: 0/1\n"
@@ -381,7 +381,9 @@ def test_a_listing_of_torchs_stays_lines() -> None:
         "Detected data-dependent branching.\n\n  The condition was computed so:\n"
         f'    # File "{FILE}", line 3, in forward, code: if x.sum() > 0:\n    gt = gt(sum_1, 0)\n    {code}'
     )
-    text = explanation_text(explain(FakeRecording(break_records=(a_break(explanation=said),))))
+    text = explanation_text(
+        explain(FakeRecording(break_records=(a_break(gb_id=None, gb_type="Other", explanation=said),)))
+    )
     assert (
         "     = why: Detected data-dependent branching.\n"
         "            The condition was computed so:\n"
