@@ -61,8 +61,7 @@ class RecompileCase:
     - ``set_inside``: where the compiled function itself sets it; ``keyword``: the argument that only some calls pass.
     - ``apart``: the function, its caller and the place of the break but for which it would be part of the caller's
       graph.
-    - ``made``: where the tensors whose sizes changed are made; ``is_inner``: compiled code calls the function, and
-      torch refuses to trace a call that marks a size.
+    - ``made``: where the tensors whose sizes changed are made; ``is_inner``: compiled code calls the function.
     - ``is_joined``: the function uses it with another tensor whose size changes as well, and is a number at first: one
       that it had computed before a break, or that no call before had.
     - ``of_torch``: it is an attribute of an object of torch's own, such as an `nn.Dropout`.
@@ -136,7 +135,7 @@ class RecompileCase:
         """Whether it remains a constant of the code, since the code needs its number, or since it had other values
         before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source and not self.is_joined)
-        several = self.goes_on or len({value for change in same for value in change.was}) > 1
+        several = self.goes_on or len({value for change in same for value in change.was} - {"None"}) > 1
         return self.became_number or (several and not (self.became_symbol and self.fact.dynamic == "always"))
 
 

@@ -100,7 +100,7 @@ def _changed_size(many: bool) -> Needs:
         nested = any("._offsets" in (fact.subject or "") for fact in facts)  # dynamic=True leaves it a constant
         option = "" if nested else ", or use `torch.compile(..., dynamic=True)`"
         slots = {**_marks("torch._dynamo.mark_dynamic", _dimensions(facts), case), "option": option}
-        # What compiled code computes cannot be marked, and a marked size may equal no constant.
+        # torch traces no mark in compiled code, and a marked size may equal no constant.
         only_all = case.is_joined or case.is_inner or len(_dimensions(facts)) > _MOST_DIMENSIONS
         return slots if only_all == many else None
 
