@@ -327,15 +327,18 @@ def is_condition(source: str | None, span: Span) -> bool:
 
 
 def is_loop_condition(source: str | None, span: Span) -> bool:
-    """Whether a place decides how often a loop runs: the condition of a ``while``, or of an ``if`` that leaves one."""
+    """Whether a place decides how often a loop runs, or does its work: `decides_a_loop`, or what skips a pass."""
     loops: list[ast.For | ast.While] = [*nodes_of(source, ast.For), *nodes_of(source, ast.While)]
-    return bool(_expressions(source, span, lambda node: node.test if decides_a_loop(node, loops) else None))
+    return bool(_expressions(source, span, lambda at: at.test if decides_a_loop(at, loops, ast.Continue) else None))
 
 
-def decides_a_loop(node: ast.AST, loops: Sequence[ast.For | ast.While]) -> TypeGuard[ast.While | ast.If]:
+def decides_a_loop(
+    node: ast.AST, loops: Sequence[ast.For | ast.While], *ends: type[ast.stmt]
+) -> TypeGuard[ast.While | ast.If]:
     """Whether the condition of a node decides how often one of these loops runs.
 
-    That of a ``while`` does, and of an ``if`` that breaks out, returns, or assigns what a ``while`` around it asks.
+    That of a ``while`` does, and of an ``if`` that breaks out, returns, assigns what a ``while`` around it asks, or
+    has one of ``ends``.
     """
     if not isinstance(node, ast.If):
         return isinstance(node, ast.While)
@@ -344,7 +347,8 @@ def decides_a_loop(node: ast.AST, loops: Sequence[ast.For | ast.While]) -> TypeG
     asked = [each for loop in around if isinstance(loop, ast.While) for each in ast.walk(loop.test)]
     read = {each.id for each in asked if isinstance(each, ast.Name)}
     stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
-    return ast.Break in kinds or (ast.Return in kinds and bool(around)) or any(each.id in read for each in stored)
+    leaves = not kinds.isdisjoint({ast.Break, *ends}) or (ast.Return in kinds and bool(around))
+    return leaves or any(each.id in read for each in stored)
 
 
 def is_iterated(source: str | None, span: Span) -> bool:

@@ -225,8 +225,7 @@ def _is_tensor_behind(function: ast.AST, name: str, branch: ast.AST) -> bool:
     assigned = [(each.targets[0], each.value) for each in outside if isinstance(each, ast.Assign)]
     values = (pair for target, value in assigned for pair in unpacked(target, value))
     is_number = any(isinstance(value, ast.Constant) and ast.unparse(place) == name for place, value in values)
-    reads = (each for each in outside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
-    return not is_number and any(each.id == name for each in reads)
+    return not is_number and any(isinstance(each, ast.Name) and each.id == name for each in outside)
 
 
 def _has_value(function: ast.AST, name: str, line: int) -> bool:

@@ -263,13 +263,14 @@ _RULES = (
     ),
     Remedy(
         "branch.while",
-        "The values of a tensor decide how often this loop runs. Compile what the loop does once, and loop outside of "
-        "it; or let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
+        "The values of a tensor decide how often this loop does its work. Compile what it does once, and loop outside "
+        "of it; or let the graph loop, where shapes stay: `torch.while_loop(condition_fn, body_fn, operands)`.",
         when(theirs, lambda case: case.is_branch and case.is_loop_condition and case.decision is None),
         trials=(
             Trial("loops_on_values", case="GB0170"),
             Trial("loops_on_values_in_the_graph", case="GB0170"),
             Trial("breaks_out_of_a_loop", case="GB0170"),
+            Trial("skips_a_pass_of_a_loop", case="GB0170"),
         ),
     ),
     Remedy(

@@ -136,7 +136,7 @@ class RecompileCase:
         """Whether it remains a constant of the code, since the code needs its number, or since it had other values
         before and was one all the same."""
         same = (change for change in self.changes if change.fact.source == self.fact.source and not self.is_joined)
-        several = self.goes_on or len({value for change in same for value in change.was}) > 1
+        several = self.goes_on or len({value for change in same for value in change.was} - {"None"}) > 1
         return self.became_number or (several and not (self.became_symbol and self.fact.dynamic == "always"))
 
 

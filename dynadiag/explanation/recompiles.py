@@ -179,10 +179,9 @@ def _groups(run: RunRecords, before: Sequence[Finding]) -> dict[_Key, _Group]:
 def _is_compiled(frame: Frame, run: RunRecords) -> bool:
     """Whether a frame is of a function of which torch compiled a part, or all."""
     source = run.sources.get(frame.file)
-    function = enclosing_function(source, frame.line)
     named = (each for each in run.compiles if each.file == frame.file and each.outcome in ("ok", "break"))
     own = {each.line for each in named if original_name(each.function).rpartition(".")[2] == frame.function}
-    return function is not None and any(enclosing_function(source, line) is function for line in own)
+    return enclosing_function(source, frame.line) in {enclosing_function(source, line) for line in own} - {None}
 
 
 def _without_superseded(
@@ -227,7 +226,7 @@ def _changing(run: RunRecords) -> dict[_Key, set[str | None]]:
                 lengths.add((_function(item), reason.subject, reason.now))
             elif reason.part == "shape" and reason.index == "number":
                 changing.setdefault(_function(item), set()).add(reason.subject)
-            elif reason.part in ("value", "size") and not is_special_size(reason):
+            elif reason.part in ("value", "size") and not is_special_size(reason) and reason.was != "None":
                 values.add((changing_source(reason), reason.was))
         changing.setdefault(_function(item), set()).update(_repeated(subject for subject, _ in values))
     for function, subject in _repeated((function, subject) for function, subject, _ in lengths):

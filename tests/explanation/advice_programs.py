@@ -3156,6 +3156,15 @@ def breaks_out_of_a_loop(v: torch.Tensor) -> torch.Tensor:
     return v * 1
 
 
+def skips_a_pass_of_a_loop(v: torch.Tensor) -> torch.Tensor:
+    v = v + 1
+    for _ in range(3):
+        if v.sum() >= 30:
+            continue
+        v = v * 2
+    return v * 1
+
+
 def loops_outside(compile_: Compile) -> Any:
     doubled, v = compile_(lambda v: v * 2), x + 1
     while v.sum() < 30:
@@ -3978,6 +3987,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
         calls(after_a_break, (x, 1), (x, 2)),
         calls(without_a_break, (x, 1), (x, 1)),
     ),
+    "skips_a_pass_of_a_loop": (calls(skips_a_pass_of_a_loop, (x,)), loops_outside),
     "breaks_out_of_a_loop": (calls(breaks_out_of_a_loop, (x,)), loops_outside),
     "loops_on_values": (calls(loops_on_values, (x,)), loops_outside),
     "loops_on_values_in_the_graph": (calls(loops_on_values, (x,)), calls(loops_in_the_graph, (x,))),

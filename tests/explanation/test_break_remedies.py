@@ -68,7 +68,7 @@ def steps(v: torch.Tensor) -> torch.Tensor:
 
 def test_a_branch_that_decides_how_often_a_loop_runs_is_told_as_that(tmp_path: Path) -> None:
     ((_, text),) = advice(tmp_path, steps)
-    assert "decide how often this loop runs" in text
+    assert "decide how often this loop does its work" in text
 
 
 def test_a_call_that_torch_cannot_move_gets_no_advice_to_move_it(tmp_path: Path) -> None:

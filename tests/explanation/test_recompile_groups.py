@@ -93,6 +93,21 @@ def test_a_number_that_is_counted_up_is_no_cache_to_be_set_before(tmp_path: Path
     assert "before the first call, outside" not in advice_of(only)
 
 
+def test_a_number_that_was_none_at_first_is_a_symbol_from_its_second_value_on(tmp_path: Path) -> None:
+    class Schedule:
+        index: int | None = None
+
+        def step(self, v: torch.Tensor) -> torch.Tensor:
+            self.index = 1 if self.index is None else self.index + 1
+            return v * self.index
+
+    schedule = Schedule()
+    items = found(tmp_path, lambda s, v: s.step(v), *((schedule, x) for _ in range(5)))
+    assert [item.compile_ids for item in items] == [("0/1",), ("0/2",)]
+    assert "From now on torch makes such an integer a symbol" in advice_of(items[-1])
+    assert "each value compiled apart" not in "".join(map(advice_of, items))
+
+
 def inner(v: torch.Tensor) -> torch.Tensor:
     torch._dynamo.graph_break()
     return v * 2
