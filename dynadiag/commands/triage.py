@@ -40,7 +40,7 @@ from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_run import FILES, TriageRun, check_replaceable, files_in
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import sizes
-from dynadiag.render.clean import clean_line
+from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
 from dynadiag.triage.document import TriageDocument
 from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
@@ -78,10 +78,12 @@ def run(args: argparse.Namespace) -> int:
                 for each in ("home", "tmp", "caches"):
                     (scratch / each).mkdir()
                 (scratch / "program.py").write_text(source, encoding="utf-8")
-                code = _run(args, scratch)
+                code, said = _run(args, scratch)
                 taken = _take_out(scratch, folder)
             if not taken:
-                raise DynadiagError(f"the triage in the sandbox wrote nothing: exit code {code}")
+                raise DynadiagError(f"the triage of the issue's program wrote nothing: exit code {code}")
+            if args.json != "-":
+                common.print_text(clean(said))
             if args.json is not None and "triage.json" in taken:
                 common.write_json(args.json, json.dumps(_document(folder / "triage.json")).encode())
             common.print_path(folder)
@@ -159,6 +161,7 @@ def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespac
 NO_PROGRAM = 3  # the exit code
 _MAX_TEXT = 4 << 20  # bytes of an issue
 _MAX_FILE = 1 << 30  # bytes of a file that is taken out of the sandbox
+_MAX_REPORT = 1 << 20  # bytes of what the triage reports
 _SECONDS = 3600.0  # of the whole triage, where --budget says nothing
 _GRACE = 60.0  # seconds after the budget, in which the triage writes what it has
 _OUTPUT = "triage"  # the folder of the triage in the sandbox
@@ -201,8 +204,8 @@ def _text(issue: Path) -> str:
     return data.decode(errors="replace")
 
 
-def _run(args: argparse.Namespace, scratch: Path) -> int:
-    """Run the triage of the program, in the sandbox or as the user. Returns its exit code."""
+def _run(args: argparse.Namespace, scratch: Path) -> tuple[int, str]:
+    """Run the triage of the program, in the sandbox or as the user. Returns its exit code, and what it reports."""
     root = scratch if args.no_sandbox else INSIDE
     seconds = args.budget or _SECONDS
     words = replace(SearchOptions.of(args), budget=seconds).words("triage")["options"]
@@ -222,21 +225,25 @@ def _run(args: argparse.Namespace, scratch: Path) -> int:
         environment = {**os.environ, **environment}
     else:
         command = isolated(command, scratch, environment)
-    silent, together = subprocess.DEVNULL, subprocess.STDOUT
-    process = subprocess.Popen(
-        command, cwd=scratch, env=environment, stdin=silent, stdout=subprocess.PIPE, stderr=together
-    )
-    with ProgressPrinter(sys.stderr) as progress:
-        return _watch(process, progress, seconds + _GRACE)
+    nothing, piped = subprocess.DEVNULL, subprocess.PIPE
+    with tempfile.TemporaryFile() as report:
+        process = subprocess.Popen(command, cwd=scratch, env=environment, stdin=nothing, stdout=report, stderr=piped)
+        with process, ProgressPrinter(sys.stderr) as progress:
+            code = _watch(process, progress, seconds + _GRACE, str(root / _OUTPUT))
+        report.seek(0)
+        return code, report.read(_MAX_REPORT).decode(errors="replace")
 
 
-def _watch(process: subprocess.Popen[bytes], progress: ProgressPrinter, seconds: float) -> int:
-    """Show what the triage says, until it ends or its time is over. What it says may be the program's."""
+def _watch(process: subprocess.Popen[bytes], progress: ProgressPrinter, seconds: float, folder: str) -> int:
+    """Show the progress of the triage, until it ends or its time is over, but not the path of its folder, which goes
+    with it. What it says may be the program's.
+    """
     try:
         with Alarm(seconds):
-            assert process.stdout is not None
-            for line in process.stdout:
-                progress.message(clean_line(line.decode(errors="replace").rstrip()))
+            assert process.stderr is not None
+            for line in process.stderr:
+                if (text := line.decode(errors="replace").rstrip()) != folder:
+                    progress.message(clean_line(text))
             return process.wait()
     except KeyboardInterrupt:  # the time is over, or Ctrl-C
         return common.INTERRUPTED

@@ -125,4 +125,5 @@ def _called_methods(case: TriagedCase) -> list[str]:
     names = [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_NOTHING]
     made = [f.attr for f in called if f.attr in _SAYS_LITTLE and id(f) in inside]
     operators = [name for name in operations_of(repro) if "." not in name]
-    return [name for name in names if name not in _SAYS_LITTLE] or made or operators
+    of_python = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and hasattr(builtins, node.id)]
+    return [name for name in names if name not in _SAYS_LITTLE] or made or operators or of_python

@@ -231,7 +231,8 @@ def _compared(case: TriagedCase) -> Iterator[str]:
     of = inline_code(_in_short(made.what))
     yield f"What {of} gives in the repro below, uncompiled and compiled{most}:"
     rows = [[cell(row.where) if row.where else "", cell(row.uncompiled), cell(row.compiled)] for row in made.rows]
-    yield _table(["where", "uncompiled", "compiled"], rows)
+    placed = 0 if any(row[0] for row in rows) else 1  # a single value has no place
+    yield _table(["where", "uncompiled", "compiled"][placed:], [row[placed:] for row in rows])
 
 
 def _neighbours(case: TriagedCase) -> Iterator[str]:

@@ -265,6 +265,17 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     assert trials.runner.limits.seconds == 0.8
 
 
+def test_a_candidate_whose_kernel_is_in_no_cache_yet_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose kernel is there takes no time of a C++ compiler."""
+    ends = {"compiled": Outcome(_failure("no"), cpu_seconds=0.2), "uncompiled": Outcome(cpu_seconds=0.1)}
+    monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
+    search = MagicMock(budget=SearchBudget())
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    trials = SourceTrials(search, search.runner, "", _failure("no"), rung="inductor")
+    assert trials.fails("f()")
+    assert trials.runner.limits.seconds >= 10.0
+
+
 def test_what_ran_ahead_is_not_run_again() -> None:
     search = MagicMock(budget=SearchBudget())
     search.runner.limits = Limits(seconds=600.0, memory=0)

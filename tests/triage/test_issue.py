@@ -427,6 +427,14 @@ def test_what_makes_a_tensor_in_the_graph_is_searched_for_where_nothing_else_is_
     assert "?q=is%3Aissue+segfault+add+torch.compile>" in issue_text(replace(case, minify=minify, repro=plus))
 
 
+def test_a_function_of_python_is_searched_for_where_nothing_of_torch_is_called() -> None:
+    case = a_case(bisect=None, repro="import torch\nassert torch.compile(round, dynamic=True)(7, -1) == 10\n")
+    assert case.minify is not None
+    failure = FailureDocument("exception", "AssertionError", "bucket 14", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=failure)))
+    assert "+in%3Atitle+round>" in text
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
@@ -841,7 +849,7 @@ def test_both_values_and_the_options_that_matter_are_tables() -> None:
     )
     said = "What `torch.compile(f)(x)` gives in the repro below, uncompiled and compiled, where they differ most:\n"
     assert said in text
-    assert "| where | uncompiled | compiled |\n| --- | --- | --- |\n|  | `nan` | `0` |\n" in text
+    assert "| uncompiled | compiled |\n| --- | --- |\n| `nan` | `0` |\n" in text
     assert "| `keepdim=True` | `keepdim=False` | passes |\n| `torch.float16` | `torch.float32` | fails |\n" in text
     unproved = issue_text(a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), proved=False))
     assert "keepdim" not in unproved
