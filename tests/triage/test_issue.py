@@ -435,6 +435,18 @@ def test_a_function_of_python_is_searched_for_where_nothing_of_torch_is_called()
     assert "+in%3Atitle+round>" in text
 
 
+def test_what_the_program_itself_defines_is_not_searched_for() -> None:
+    pass_ = "import torch\ndef fold(graph): ...\ntorch._inductor.config.post_grad_custom_pre_pass = fold\n"
+    operator = 'import torch\n@torch.library.custom_op("shop::tile", mutates_args=())\ndef tile(x): ...\n'
+    case = a_case(bisect=None)
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", "output 0 differs in 1 of 4 elements", None, None)
+    for repro, kind, name in ((pass_, "pass", "fold"), (operator, "operator", "shop.tile.default")):
+        minify = replace(case.minify, bisected=(ReproCulpritDocument(kind, name, None),), failure=failure)
+        assert "Search for" not in issue_text(replace(case, minify=minify, repro=repro))
+        assert "Search for" in issue_text(replace(case, minify=minify, repro="import torch\ntorch.add(1, 2)\n"))
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
