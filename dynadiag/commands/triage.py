@@ -60,14 +60,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def arrange_arguments(arguments: list[str]) -> list[str]:
-    """The arguments with an issue that stands first at the end: its program has none, so what follows is ours."""
-    first, *rest = arguments or [""]
-    return [*rest, first] if Path(first).suffix.lower() == ".md" else arguments
+    """The arguments with an issue at the end: its program has none, so what follows is ours."""
+    for place, word in enumerate(arguments):
+        if word == "-m" or ":" in word or word.endswith(".py"):
+            break  # a program, and its arguments
+        if _is_issue(word) and not (place and arguments[place - 1] in _WITH_PATHS):
+            return [*arguments[:place], *arguments[place + 1 :], word]
+    return arguments
+
+
+def _is_issue(target: str | None) -> bool:
+    return Path(target or "").suffix.lower() == ".md"
 
 
 def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
-    if not args.module and Path(args.target or "").suffix.lower() == ".md":
+    if not args.module and _is_issue(args.target):
         source = issue_program(args)
         if source is None:
             return NO_PROGRAM
@@ -159,6 +167,7 @@ def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespac
 
 
 NO_PROGRAM = 3  # the exit code
+_WITH_PATHS = ("-o", "--output", "--json", "--python")  # options, each with a path
 _MAX_TEXT = 4 << 20  # bytes of an issue
 _MAX_FILE = 1 << 30  # bytes of a file that is taken out of the sandbox
 _MAX_REPORT = 1 << 20  # bytes of what the triage reports

@@ -35,6 +35,12 @@ class ReproSpec:
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
+    is_complex: bool = False  # a result of the function is complex: only a real number can be differentiated
+
+    @property
+    def summed(self) -> str:
+        """The call that makes one number of a result."""
+        return "abs().sum()" if self.is_complex else "sum()"
 
 
 def header(shown: ReproSpec, lines: Sequence[str]) -> str:
@@ -113,8 +119,9 @@ def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iter
 
 def _call_with_backward(shown: ReproSpec, call: str) -> str:
     if shown.returns_one:
-        return f"{call}($arguments).sum().backward()"
-    return f"outputs = {call}($arguments)\ntorch.autograd.backward([out.sum() for out in outputs if out.requires_grad])"
+        return f"{call}($arguments).{shown.summed}.backward()"
+    summed = f"[out.{shown.summed} for out in outputs if out.requires_grad]"
+    return f"outputs = {call}($arguments)\ntorch.autograd.backward({summed})"
 
 
 def _assert_raises(shown: ReproSpec, call: str) -> str:
@@ -170,7 +177,7 @@ def _compare_without_copies(shown: ReproSpec, call: str) -> str:
 def _compare_gradients(shown: ReproSpec, call: str, around: CompileSettings) -> Iterator[str]:
     """Compare gradients: of a sum, then of a weighted sum, because equal gradients may hide the failure."""
     for weight in ("", " * torch.linspace(0.7, 1.3, out.numel()).view_as(out)"):
-        one = f"(out{weight}).sum()" if weight else "out.sum()"
+        one = f"(out{weight}).{shown.summed}" if weight else f"out.{shown.summed}"
         if shown.returns_one:
             lines = ["out = function(*inputs)", f"{one}.backward()"]
         else:

@@ -275,12 +275,21 @@ def test_an_issue_that_cannot_be_read_or_has_no_sandbox_is_an_error(
     assert f"cannot read {issue}" in capsys.readouterr().err
     issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
     monkeypatch.setattr(triage, "why_not_isolated", lambda: "bubblewrap is not installed")
-    for arguments in (["-o", "out", str(issue)], [str(issue), "-o", "out"]):  # its program has no arguments
+    for arguments in (
+        ["-o", "out", str(issue)],
+        [str(issue), "-o", "out"],  # its program has no arguments
+        ["--budget", "60", str(issue), "-o", "out"],
+    ):
         assert main(["triage", *arguments]) == 2
         refused = capsys.readouterr().err
         assert "bubblewrap is not installed" in refused
         assert "--no-sandbox" in refused
     assert not (tmp_path / "out").exists()
+
+
+def test_the_arguments_of_a_program_stay_behind_it_whatever_their_names() -> None:
+    words = ["-o", "a.md", "train.py", "notes.md", "--lr", "1"]
+    assert triage.arrange_arguments(words) == words
 
 
 def test_the_triage_of_an_issue_reports_on_stdout_as_that_of_a_program(

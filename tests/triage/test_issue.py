@@ -435,6 +435,26 @@ def test_a_function_of_python_is_searched_for_where_nothing_of_torch_is_called()
     assert "+in%3Atitle+round>" in text
 
 
+def test_what_cpp_says_of_an_abort_is_in_title_sentence_and_search() -> None:
+    crash = FailureDocument("signal", "SIGABRT", "killed by SIGABRT", None, None)
+    printed = "terminate called after ...\n  what():  kernel, c1.main.cpp:29, index out of bounds: 0 <= tmp7 < 3L\n"
+    case = a_case(bisect=None, repro="import torch\ntorch.compile(torch.relu)()\n", repro_output=printed)
+    assert case.minify is not None
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=crash)))
+    assert "`SIGABRT: index out of bounds: 0 <= tmp7 < 3L`" in text.splitlines()[0]
+    assert "is killed by `SIGABRT: index out of bounds: 0 <= tmp7 < 3L`" in text
+    assert "?q=is%3Aissue+index+out+of+bounds+torch.compile>" in text
+
+
+def test_an_error_with_words_is_not_searched_for_with_the_name_of_a_pass() -> None:
+    failure = FailureDocument("exception", "RuntimeError", "scan might be aliasing", "torch/utils.py:9 in f", None)
+    case = a_case(bisect=None, repro="import torch\ntorch.compile(torch.relu)()\n")
+    assert case.minify is not None
+    bisected = (ReproCulpritDocument("pass", "min_cut_rematerialization_partition", None),)
+    text = issue_text(replace(case, minify=replace(case.minify, bisected=bisected, failure=failure)))
+    assert "?q=is%3Aissue+scan+might+be+aliasing+utils.py+torch.compile>" in text
+
+
 def test_what_the_program_itself_defines_is_not_searched_for() -> None:
     pass_ = "import torch\ndef fold(graph): ...\ntorch._inductor.config.post_grad_custom_pre_pass = fold\n"
     operator = 'import torch\n@torch.library.custom_op("shop::tile", mutates_args=())\ndef tile(x): ...\n'
