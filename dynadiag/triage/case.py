@@ -54,7 +54,7 @@ class TriagedCase:
 
 
 def lines_at_fault(found: BisectDocument) -> tuple[str, ...]:
-    """The lines of the program that its culprits come from, with their files' names. A frame is a whole function."""
+    """The lines of the program that its culprits come from, with their files' names."""
     return tuple(dict.fromkeys(filter(None, map(_line_at_fault, found.culprits))))
 
 
@@ -62,9 +62,9 @@ def _line_at_fault(culprit: CulpritDocument) -> str:
     if culprit.file is None or culprit.line is None or culprit.kind == "graph":
         return ""
     place = f"{Path(culprit.file).name}:{culprit.line}"
-    if culprit.kind == "frame":
-        return f"the function {culprit.name} at {place}"
     code = linecache.getline(culprit.file, culprit.line).strip()
+    if culprit.kind == "frame" and code.startswith("@"):  # its first line is that of a decorator
+        code = f"def {culprit.name}(...)"
     return f"{place}: {code}" if code else ""
 
 

@@ -325,16 +325,17 @@ class _Oracle:
     def changes_eager(
         self, find: Callable[[RunResult], Any], expected: torch.Tensor, tolerance: tuple[float, float]
     ) -> bool:
-        """Whether uncompiled code gives another value where a mode of torch sees its operators, as float64 and samples
-        need it, and the same one without a mode. Autograd has other formulas there, which may be the ones at fault.
+        """Whether uncompiled code gives something else where a mode of torch sees its operators, as float64 and samples
+        need it, by more than rounding: autograd has other formulas there, which may be the ones at fault.
         """
         if not self._repeated:
             self._repeated = [self._run_under(mode) for mode in (nullcontext(), _Watching())]
         again, watched = (_picked(run, find) for run in self._repeated)
-        if again is None or watched is None:
+        truth = self.value(find)
+        if again is None or watched is None or truth is None:
             return False
-        alike = [bool(torch.isclose(each, expected, *tolerance, equal_nan=True).all()) for each in (again, watched)]
-        return alike == [True, False]
+        repeats = bool(torch.isclose(again, expected, *tolerance, equal_nan=True).all())
+        return repeats and bool(beyond_rounding((watched, expected), truth, self.samples(find), tolerance).any())
 
     def _sample(self, seed: int) -> RunResult:
         return self._run_under(StochasticRounding(seed))

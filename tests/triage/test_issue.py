@@ -905,13 +905,15 @@ def test_whether_it_fails_without_a_change_of_torch_is_told(status: str | None, 
 
 def test_the_lines_of_the_program_stand_beside_a_graph_that_nobody_writes(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
-    file.write_text("import torch\ny = x.relu()\n")
+    file.write_text("def relu(x):\ny = x.relu()\n@torch.compile\ndef forward(self):\n")
     case = a_case()
     assert case.bisect is not None
     culprit = msgspec.structs.replace(case.bisect.culprits[0], file=str(file), line=2)
     frame = msgspec.structs.replace(culprit, kind="frame", line=1)
-    found = replace(case.bisect, culprits=(culprit, culprit, frame))
-    assert lines_at_fault(found) == ("train.py:2: y = x.relu()", "the function relu at train.py:1")
+    decorated = msgspec.structs.replace(culprit, kind="frame", name="forward", line=3)
+    found = replace(case.bisect, culprits=(culprit, culprit, frame, decorated))
+    lines = ("train.py:2: y = x.relu()", "train.py:1: def relu(x):", "train.py:3: def forward(...)")
+    assert lines_at_fault(found) == lines
     found = replace(case.bisect, culprits=(culprit, culprit))
     assert lines_at_fault(case.bisect) == ()  # a file that is not there
     text = issue_text(replace(case, own_lines=lines_at_fault(found)))
