@@ -104,6 +104,18 @@ class SourceTrials:
         self.ends = math.inf
         self.out_of_time = self.search.budget.is_out_of_time
 
+    @contextmanager
+    def few_more(self) -> Iterator[None]:
+        """Run the few trials that the best so far needs to be a repro, also after the search has ended."""
+        ended = self.interrupted, self.out_of_time
+        if self.stopped and self.runner.has_forks:
+            self.interrupted = False
+            self.use_kept_time()
+        try:
+            yield
+        finally:
+            self.interrupted, self.out_of_time = self.interrupted or ended[0], self.out_of_time or ended[1]
+
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""
         self.best_tokens = tokens

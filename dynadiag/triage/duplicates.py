@@ -35,7 +35,7 @@ _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 _SAYS_NOTHING = frozenset(("__init__", "__call__", "compile", "tolist", "item", "assert_close", "equal"))
 _SAYS_LITTLE = frozenset(("ones", "zeros", "full", "tensor", "arange", "randn"))  # inputs are made so
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
-_REPORTED_AS = {"SIGSEGV": "segfault"}  # a word of five of eight titles of such issues
+_REPORTED_AS = {"timeout": "hang", "SIGSEGV": "segfault"}  # a word of five of eight titles of such issues
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 # Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
 _LABELS = 'label:"oncall: pt2","module: {}"'
@@ -118,11 +118,11 @@ def _called_methods(case: TriagedCase) -> list[str]:
         f
         for call in calls
         for f in (call.func, *call.args)
-        if isinstance(f, ast.Attribute) and not f.attr.startswith("_")
+        if isinstance(f, ast.Attribute) and (not f.attr.startswith("_") or f.attr.startswith("__"))
     ]
     called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    methods = [node.name for node in functions if "__" in node.name]
+    methods = [name for name in [*(node.name for node in functions), *(f.attr for f in called)] if "__" in name]
     decorators = [ast.unparse(each).partition("(")[0] for node in functions for each in node.decorator_list]
     methods += [name.rpartition(".")[2] for name in decorators if name.startswith("torch.")]
     names = [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_NOTHING]

@@ -152,8 +152,9 @@ def target_source(function: Any) -> str:
         return _PUBLIC[function]
     name = getattr(function, "__name__", "")
     for home, module in _NAMESPACES:
-        if name.isidentifier() and getattr(module, name, None) is function:
-            return f"{home}.{name}"
+        for each in (name, name.removeprefix(f"{home.rpartition('.')[2]}_")):  # torch.linalg.pinv is linalg_pinv
+            if each.isidentifier() and getattr(module, each, None) is function:
+                return f"{home}.{each}"
     if function in (getattr, setattr):
         return str(name)
     home = str(getattr(function, "__module__", None))

@@ -430,3 +430,6 @@ def test_attributes_of_the_preamble_take_no_names() -> None:
 
 def test_what_dynamo_calls_of_torch_is_named_as_a_user_calls_it() -> None:
     assert target_source(torch._C._set_grad_enabled) == "torch.set_grad_enabled"
+    assert target_source(torch.linalg.pinv) == "torch.linalg.pinv"
+    assert target_source(torch.fft.rfft) == "torch.fft.rfft"
+    assert target_source(torch.special.erfcx) == "torch.special.erfcx"

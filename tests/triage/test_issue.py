@@ -455,6 +455,24 @@ def test_an_error_with_words_is_not_searched_for_with_the_name_of_a_pass() -> No
     assert "?q=is%3Aissue+scan+might+be+aliasing+utils.py+torch.compile>" in text
 
 
+def test_a_special_method_that_is_called_is_searched_for_before_other_methods() -> None:
+    repro = "import torch\ndef f(o):\n    o.items.update(a=1)\n    o.__getattribute__('b')\ntorch.compile(f)(1)\n"
+    case = a_case(bisect=None, repro=repro)
+    assert case.minify is not None
+    failure = FailureDocument("exception", "AssertionError", "", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=failure)))
+    assert "__getattribute__>" in text
+
+
+def test_of_a_hang_the_title_says_that_it_does_not_end() -> None:
+    case = a_case(bisect=None, repro="import torch\nwhile True: ...\n")
+    assert case.minify is not None
+    hang = FailureDocument("hang", "timeout", "did not end in time", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=hang)))
+    assert "`it does not end`" in text.splitlines()[0]
+    assert "?q=is%3Aissue+hang+" in text
+
+
 def test_what_the_program_itself_defines_is_not_searched_for() -> None:
     pass_ = "import torch\ndef fold(graph): ...\ntorch._inductor.config.post_grad_custom_pre_pass = fold\n"
     operator = 'import torch\n@torch.library.custom_op("shop::tile", mutates_args=())\ndef tile(x): ...\n'
