@@ -35,12 +35,7 @@ class ReproSpec:
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
-    is_complex: bool = False  # a result of the function is complex: only a real number can be differentiated
-
-    @property
-    def summed(self) -> str:
-        """The call that makes one number of a result."""
-        return "abs().sum()" if self.is_complex else "sum()"
+    summed: str = "sum()"  # the call that makes one real number of a result, which can be differentiated
 
 
 def header(shown: ReproSpec, lines: Sequence[str]) -> str:

@@ -111,10 +111,8 @@ class SourceTrials:
         if self.stopped and self.runner.has_forks:
             self.interrupted = False
             self.use_kept_time()
-        try:
-            yield
-        finally:
-            self.interrupted, self.out_of_time = self.interrupted or ended[0], self.out_of_time or ended[1]
+        yield
+        self.interrupted, self.out_of_time = self.interrupted or ended[0], self.out_of_time or ended[1]
 
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""

@@ -150,7 +150,7 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
         given.passing_rungs,
         given.message,
         earlier,
-        is_complex,
+        "abs().sum()" if is_complex else "sum()",
     )
 
 

@@ -55,9 +55,8 @@ class SampleRun:
 def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SampleRun:
     """Run ``operator`` itself on sample tensors in place of these fake ones.
 
-    The samples are of several numbers, and what changes of the same with the other sign counts too: one number has one
-    sign. They are of zeros if the operator raises on those. Raises what the operator raises on zeros, and `ValueError`
-    if the size of an input depends on data.
+    The samples are of several numbers, and of these with the other sign for what changes; of zeros if the operator
+    raises on those. Raises what it raises on zeros, and `ValueError` if the size of an input depends on data.
     """
     with no_dispatch():
         try:

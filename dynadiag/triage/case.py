@@ -185,9 +185,6 @@ def has_proved_repro(case: TriagedCase) -> bool:
 
 def ending(failure: FailureDocument, type_: str, message: str) -> str:
     """The verb of a failure, with these words."""
-    if type_ == "wrong result" and message.startswith(_ASSERTION):
-        said = message.removeprefix(_ASSERTION).removeprefix(": ")
-        return f"fails an assertion{': ' if said else ''}{inline_code(said) if said else ''}"
     if type_ == "wrong result":
         return f"gives a wrong result{': ' if message else ''}{inline_code(message) if message else ''}"
     plain = {"nan": f"gives {_NOT_FINITE}", "hang": "does not end", "memory": "runs out of memory"}

@@ -64,8 +64,7 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     message = first_line(message).removeprefix("error: ")
     vague = vague and not message.startswith(_TARGET)  # an assertion without words
     names = _names_at_fault(case)
-    raised_by_torch = vague and message and failure.where
-    if raised_by_torch and any(part.kind in ("pass", "pattern") for part in parts_of_torch(case)):
+    if vague and message and failure.where and {"pass", "pattern"} & {part.kind for part in parts_of_torch(case)}:
         names = []  # who met an error may not know the name of a pass
     # Type and message of what the program raises itself are its own, and searched for only where there is no name. So
     # are the words with which it exits, unless they name an error.

@@ -180,11 +180,8 @@ def _is_programs_own(case: TriagedCase) -> bool:
     text = case.repro if has_proved_repro(case) else case.program
     names = ("::".join(each.name.split(".")[:2]) for each in culprits_of(case) if each.kind == "operator")
     changed = changes_of_torch(text)
-    return bool(
-        own_passes(case)
-        or any(name in text for name in names)
-        or (changed and "pass" in _statuses_without(case, changed))
-    )
+    known = changed and "pass" in _statuses_without(case, changed)
+    return bool(known or own_passes(case) or any(name in text for name in names))
 
 
 def _told_symptom(failure: FailureDocument) -> str:

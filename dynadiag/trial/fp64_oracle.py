@@ -231,10 +231,9 @@ def _judge(pair: _ComparedValue, oracle: _Oracle, tolerance: tuple[float, float]
         )
     bad = beyond_rounding(values, truth, oracle.samples(pair.pick), (rtol, atol))
     text = _describe(pair.name, *values, atol, rtol)
-    if not bool(bad.any()) and oracle.changes_eager(pair.pick, values[0], (rtol, atol)):
-        return ResultDifference(f"{text}; {_NOT_THE_SAME}", rounding=False)
     if not bool(bad.any()):
-        return ResultDifference(f"{text}; {ROUNDING}", rounding=True)
+        is_same = not oracle.changes_eager(pair.pick, values[0], (rtol, atol))
+        return ResultDifference(f"{text}; {ROUNDING if is_same else _NOT_THE_SAME}", rounding=is_same)
     if not oracle.judges(e):
         return ResultDifference(f"{text}; float64 is no referee: they are integers made of integers", rounding=False)
     kind = "nan" if _only_compiled_is_not_finite(*values, truth) else "wrong_result"

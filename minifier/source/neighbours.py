@@ -69,18 +69,14 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
 
 def _given_to_torch(tree: ast.Module) -> list[ast.FunctionDef]:
     """Functions that become a part of torch: a pass, a lowering, an operator. What they call is not compiled."""
-    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_of_torch(node.targets[0])]
-    names = {name.id for node in assigned for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and (node.name in names or any(_is_registration(_name(each)) for each in node.decorator_list))
-    ]
+    assigned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_of_torch(node.targets[0])]
+    names = {name.id for value in assigned for name in ast.walk(value) if isinstance(name, ast.Name)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [f for f in functions if f.name in names or any(map(_registers, f.decorator_list))]
 
 
-def _is_registration(decorator: str) -> bool:
-    return decorator.startswith("torch.library.") or ".register_" in f".{decorator}"
+def _registers(decorator: ast.expr) -> bool:
+    return _name(decorator).startswith("torch.library.") or ".register_" in f".{_name(decorator)}"
 
 
 def _keywords(tree: ast.Module) -> Iterator[_Change]:

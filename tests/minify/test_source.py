@@ -284,7 +284,8 @@ def test_the_best_so_far_of_what_is_printed_becomes_an_assertion_after_the_end(
     monkeypatch.setattr(source_minimizer, "_asserting_programs", lambda *_: ["assert f() == 1"])
     monkeypatch.setattr(SourceTrials, "_fails", lambda *_: True)
     search = MagicMock(budget=SearchBudget())
-    trials = SourceTrials(search, search.runner, "", source_minimizer.OUTPUT_DIFFERS, **{ended: True})
+    trials = SourceTrials(search, search.runner, "", source_trials.OUTPUT_DIFFERS)
+    setattr(trials, ended, True)
     found = source_minimizer._with_assertion(trials, SourceReduction("print(f())", minimal=False))
     assert found is not None
     assert found.text.strip() == "assert f() == 1"

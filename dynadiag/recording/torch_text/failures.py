@@ -236,8 +236,7 @@ def words_of_abort(output: str) -> str:
     >>> words_of_abort("terminate called\\n  what():  kernel, c1.main.cpp:29, index out of bounds: 0 <= tmp7 < 3L\\n")
     'index out of bounds: 0 <= tmp7 < 3L'
     """
-    said = _WHAT.findall(output)
-    return said[-1] if said else ""
+    return next(reversed(_WHAT.findall(output)), "")
 
 
 def compared_values(message: str) -> str | None:
