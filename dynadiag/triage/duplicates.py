@@ -30,6 +30,7 @@ _MESSAGE_WORDS = re.compile(
     r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
 )
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
+_FEW = 3  # of a message, which many issues have: the name of the operator tells them apart
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
 _SAYS_NOTHING = frozenset(("__init__", "__call__", "compile", "tolist", "item", "assert_close", "equal"))
@@ -73,7 +74,7 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
-    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
+    names = [] if of_compiler or (missing and len(said) > _FEW) else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2].replace("__init__.py", "")
     kind = "wrong result" if own or failure.kind == "nan" else _REPORTED_AS.get(type_, type_)
     first = ["is:issue"]

@@ -492,6 +492,11 @@ def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words
     failure = FailureDocument("wrong_result", "wrong_result", told, None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert "?q=is%3Aissue+and+must+agree+but+got+Half+torch.compile>" in text
+    told = "uncompiled raises NotImplementedError, compiled does not: \"round_cpu\" not implemented for 'Char'"
+    bisected = (ReproCulpritDocument("decomposition", "aten.round.decimals", None),)
+    few = replace(case.minify, failure=replace(failure, message=told), bisected=bisected)
+    text = issue_text(replace(case, bisect=None, minify=few, repro="import torch\ntorch.round(1)\n"))
+    assert "?q=is%3Aissue+not+implemented+for+round+torch.compile>" in text
 
 
 def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:
