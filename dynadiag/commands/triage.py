@@ -40,7 +40,7 @@ from dynadiag.commands.target_options import add_target, parse_program
 from dynadiag.commands.triage_run import FILES, TriageRun, check_replaceable, files_in
 from dynadiag.errors import DynadiagError
 from dynadiag.minify.minify_result import sizes
-from dynadiag.render.clean import clean_line
+from dynadiag.render.clean import clean, clean_line
 from dynadiag.render.json_document import encode
 from dynadiag.triage.document import TriageDocument
 from dynadiag.triage.isolation import INSIDE, isolated, why_not_isolated
@@ -60,14 +60,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def arrange_arguments(arguments: list[str]) -> list[str]:
-    """The arguments with an issue that stands first at the end: its program has none, so what follows is ours."""
-    first, *rest = arguments or [""]
-    return [*rest, first] if Path(first).suffix.lower() == ".md" else arguments
+    """The arguments with an issue at the end: its program has none, so what follows is ours."""
+    for place, word in enumerate(arguments):
+        if word == "-m" or ":" in word or word.endswith(".py"):
+            break  # a program, and its arguments
+        if _is_issue(word) and not (place and arguments[place - 1] in _WITH_PATHS):
+            return [*arguments[:place], *arguments[place + 1 :], word]
+    return arguments
+
+
+def _is_issue(target: str | None) -> bool:
+    return Path(target or "").suffix.lower() == ".md"
 
 
 def run(args: argparse.Namespace) -> int:
     bisect_releases.asks_for_releases(args)
-    if not args.module and Path(args.target or "").suffix.lower() == ".md":
+    if not args.module and _is_issue(args.target):
         source = issue_program(args)
         if source is None:
             return NO_PROGRAM
@@ -78,10 +86,12 @@ def run(args: argparse.Namespace) -> int:
                 for each in ("home", "tmp", "caches"):
                     (scratch / each).mkdir()
                 (scratch / "program.py").write_text(source, encoding="utf-8")
-                code = _run(args, scratch)
+                code, said = _run(args, scratch)
                 taken = _take_out(scratch, folder)
             if not taken:
-                raise DynadiagError(f"the triage in the sandbox wrote nothing: exit code {code}")
+                raise DynadiagError(f"the triage of the issue's program wrote nothing: exit code {code}")
+            if args.json != "-":
+                common.print_text(clean(said))
             if args.json is not None and "triage.json" in taken:
                 common.write_json(args.json, json.dumps(_document(folder / "triage.json")).encode())
             common.print_path(folder)
@@ -157,8 +167,10 @@ def _report(triage: TriageRun, document: TriageDocument, args: argparse.Namespac
 
 
 NO_PROGRAM = 3  # the exit code
+_WITH_PATHS = ("-o", "--output", "--json", "--python")  # options, each with a path
 _MAX_TEXT = 4 << 20  # bytes of an issue
 _MAX_FILE = 1 << 30  # bytes of a file that is taken out of the sandbox
+_MAX_REPORT = 1 << 20  # bytes of what the triage reports
 _SECONDS = 3600.0  # of the whole triage, where --budget says nothing
 _GRACE = 60.0  # seconds after the budget, in which the triage writes what it has
 _OUTPUT = "triage"  # the folder of the triage in the sandbox
@@ -201,8 +213,8 @@ def _text(issue: Path) -> str:
     return data.decode(errors="replace")
 
 
-def _run(args: argparse.Namespace, scratch: Path) -> int:
-    """Run the triage of the program, in the sandbox or as the user. Returns its exit code."""
+def _run(args: argparse.Namespace, scratch: Path) -> tuple[int, str]:
+    """Run the triage of the program, in the sandbox or as the user. Returns its exit code, and what it reports."""
     root = scratch if args.no_sandbox else INSIDE
     seconds = args.budget or _SECONDS
     words = replace(SearchOptions.of(args), budget=seconds).words("triage")["options"]
@@ -222,21 +234,25 @@ def _run(args: argparse.Namespace, scratch: Path) -> int:
         environment = {**os.environ, **environment}
     else:
         command = isolated(command, scratch, environment)
-    silent, together = subprocess.DEVNULL, subprocess.STDOUT
-    process = subprocess.Popen(
-        command, cwd=scratch, env=environment, stdin=silent, stdout=subprocess.PIPE, stderr=together
-    )
-    with ProgressPrinter(sys.stderr) as progress:
-        return _watch(process, progress, seconds + _GRACE)
+    nothing, piped = subprocess.DEVNULL, subprocess.PIPE
+    with tempfile.TemporaryFile() as report:
+        process = subprocess.Popen(command, cwd=scratch, env=environment, stdin=nothing, stdout=report, stderr=piped)
+        with process, ProgressPrinter(sys.stderr) as progress:
+            code = _watch(process, progress, seconds + _GRACE, str(root / _OUTPUT))
+        report.seek(0)
+        return code, report.read(_MAX_REPORT).decode(errors="replace")
 
 
-def _watch(process: subprocess.Popen[bytes], progress: ProgressPrinter, seconds: float) -> int:
-    """Show what the triage says, until it ends or its time is over. What it says may be the program's."""
+def _watch(process: subprocess.Popen[bytes], progress: ProgressPrinter, seconds: float, folder: str) -> int:
+    """Show the progress of the triage, until it ends or its time is over, but not the path of its folder, which goes
+    with it. What it says may be the program's.
+    """
     try:
         with Alarm(seconds):
-            assert process.stdout is not None
-            for line in process.stdout:
-                progress.message(clean_line(line.decode(errors="replace").rstrip()))
+            assert process.stderr is not None
+            for line in process.stderr:
+                if (text := line.decode(errors="replace").rstrip()) != folder:
+                    progress.message(clean_line(text))
             return process.wait()
     except KeyboardInterrupt:  # the time is over, or Ctrl-C
         return common.INTERRUPTED

@@ -118,6 +118,7 @@ class RecordedComparison:
 
     ``settings`` are differences of versions, options and how the calls were made, ``source`` those of the program: they
     cause the others. ``unknown`` says why none of the differences explains the step time, empty where one does.
+    ``notes`` say what hinders the comparison, such as that these are two programs.
     """
 
     figures: tuple[Figure, ...]
@@ -125,6 +126,7 @@ class RecordedComparison:
     settings: tuple[str, ...] = ()
     source: tuple[Difference, ...] = ()
     unknown: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def is_one_program(self) -> bool:
@@ -152,7 +154,7 @@ def compare_recorded(a: Recording, b: Recording) -> RecordedComparison:
     figures = tuple(replace(each, of_one=compared.is_one_program) for each in measured)
     is_profiled = "train" not in (first.given.get("step"), second.given.get("step"))  # a profile has no backward
     unknown = _unexplained(a, b, time, explained, counts) if figures[0].differs and is_profiled else ""
-    return replace(compared, figures=figures, unknown=unknown)
+    return replace(compared, figures=figures, unknown=unknown, notes=found.notes)
 
 
 def _compiled(found: Comparison) -> Iterator[Difference]:
@@ -230,6 +232,7 @@ def recorded_text(found: RecordedComparison, names: Sequence[str], cwd: str | No
     lines = printer.wrap(f"Not run alike: {list_some(found.settings)}.") if found.settings else []
     lines += printer.wrap(_headline(found)) if found.settings else []
     lines = [printer.paint(each, "break" if found.differing else "good") for each in lines or [_headline(found)]]
+    lines = [*(line for note in found.notes for line in printer.wrap(f"note: {clean_line(note)}")), *lines]
     lines += [f"A: {clean_line(names[0])}", f"B: {clean_line(names[1])}", ""]
     for figure in found.figures:
         sides = (figure.a, figure.a_interval), (figure.b, figure.b_interval)

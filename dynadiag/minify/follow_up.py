@@ -19,11 +19,13 @@ from dynadiag.minify.minify_result import ComparedDocument, MinifyResult, Neighb
 from dynadiag.minify.proof import ReproTrialLog, matcher_of, search_of_repro
 from dynadiag.trial.events import HookEvent
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import AS_WRITTEN, Plan
+from dynadiag.trial.plan import Plan
 from dynadiag.trial.program import Program
 
 _SHOWS = ("dynadiag.minify.shown_values", "show_values")  # it loads torch
 _UNCOMPILED = rung_plan(Plan(), "uncompiled")
+# A key of the caches does not have all that a neighbour may leave out, such as a changed lowering.
+_COMPILED = Plan(caches=False)
 _MAX_NEIGHBOURS = 8  # each costs a compile; a reduced program rarely has more options
 _SECONDS = 60.0  # for all trials together
 _TRIAL_TIMEOUT = 30.0  # as that of the bisection of the repro
@@ -75,7 +77,7 @@ class _FollowUp:
             return None
         text, sources = made
         run = self._runs(text, "the values that the repro compares")
-        uncompiled, compiled = _event(run(_UNCOMPILED)), _event(run(AS_WRITTEN))
+        uncompiled, compiled = _event(run(_UNCOMPILED)), _event(run(_COMPILED))
         if compiled is None or uncompiled is None:
             return None
         left, right = (a != b for a, b in zip(compiled.digests, uncompiled.digests, strict=True))
@@ -90,13 +92,13 @@ class _FollowUp:
         """
         from minifier.source.neighbours import neighbours  # as above
 
-        if self._status(self._runs(self._result.text, "the repro in a fork")(AS_WRITTEN)) != "same":
+        if self._status(self._runs(self._result.text, "the repro in a fork")(_COMPILED)) != "same":
             return []
         for each in islice(neighbours(self._result.text), _MAX_NEIGHBOURS):
             run = self._runs(each.text, f"with {each.now}" if each.now else f"without {each.was}")
             if not run(_UNCOMPILED).passed:
                 continue
-            ended = run(AS_WRITTEN)
+            ended = run(_COMPILED)
             if ended.invalid is None and not ended.is_hang:  # else short of memory, or of time: its limit is short
                 self.tried.append(NeighbourDocument(each.kind, each.was, each.now, self._status(ended)))
         return self.tried
@@ -115,7 +117,7 @@ class _FollowUp:
             with self._search.runner.for_program(Program(str(self._file))) as forks:
                 forks.limits = replace(forks.limits, seconds=min(forks.limits.seconds, _TRIAL_TIMEOUT))
                 trials = replace(search_of_repro(self._search, forks, rows), budget=self._budget)
-                return trials.run(plan, label if plan is AS_WRITTEN else f"{label}, uncompiled")
+                return trials.run(plan, f"{label}, uncompiled" if plan is _UNCOMPILED else label)
 
         return run
 

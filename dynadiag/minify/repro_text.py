@@ -35,6 +35,7 @@ class ReproSpec:
     passing_rungs: tuple[str, ...] = ()  # the rungs at which the program does not fail
     message: str = ""  # of the failure: the program may crash while the repro is only wrong
     previous_arguments: str = ""  # the arguments, as source, of a previous call
+    summed: str = "sum()"  # the call that makes one real number of a result, which can be differentiated
 
 
 def header(shown: ReproSpec, lines: Sequence[str]) -> str:
@@ -105,7 +106,7 @@ def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iter
         if shown.returns_one and not shown.mutates_inputs:
             yield _assert_equal(f"$function($arguments).{form}", f"{call}($arguments).{form}")
         yield _compare_property(_FORM_FUNCTION, "form", shown, call)
-    elif "gradient" in shown.signature.message:
+    elif "gradient" in shown.signature.message and any(map(_requires_grad, shown.inputs)):  # else a result is wrong too
         yield from _compare_gradients(shown, call, around)
     else:
         yield from _compare_outputs(shown, call)
@@ -113,8 +114,9 @@ def _failing_calls(shown: ReproSpec, around: CompileSettings, call: str) -> Iter
 
 def _call_with_backward(shown: ReproSpec, call: str) -> str:
     if shown.returns_one:
-        return f"{call}($arguments).sum().backward()"
-    return f"outputs = {call}($arguments)\ntorch.autograd.backward([out.sum() for out in outputs if out.requires_grad])"
+        return f"{call}($arguments).{shown.summed}.backward()"
+    summed = f"[out.{shown.summed} for out in outputs if out.requires_grad]"
+    return f"outputs = {call}($arguments)\ntorch.autograd.backward({summed})"
 
 
 def _assert_raises(shown: ReproSpec, call: str) -> str:
@@ -170,7 +172,7 @@ def _compare_without_copies(shown: ReproSpec, call: str) -> str:
 def _compare_gradients(shown: ReproSpec, call: str, around: CompileSettings) -> Iterator[str]:
     """Compare gradients: of a sum, then of a weighted sum, because equal gradients may hide the failure."""
     for weight in ("", " * torch.linspace(0.7, 1.3, out.numel()).view_as(out)"):
-        one = f"(out{weight}).sum()" if weight else "out.sum()"
+        one = f"(out{weight}).{shown.summed}" if weight else f"out.{shown.summed}"
         if shown.returns_one:
             lines = ["out = function(*inputs)", f"{one}.backward()"]
         else:
@@ -249,6 +251,10 @@ def _form_that_differs(shown: ReproSpec) -> str:
     if found is None or not (shown.draws_random or found[1] in ("strides", "requires_grad")):
         return ""
     return found[1].replace("strides", "stride()")
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _is_inexact(value: Any) -> bool:

@@ -73,7 +73,7 @@ def _reduce(
     reduced = _by_what_is_compared(trials, text) if own else None
     if reduced is None:
         reduced = _reduced(trials, text, thorough=not compared and not own)  # these are reduced again
-        if compared and not trials.stopped:
+        if compared:
             reduced = _with_assertion(trials, reduced) or _reduced(trials, reduced.text)
         elif own and not trials.stopped:
             trials.own_words = False  # the other comparisons of the program are gone by now
@@ -173,9 +173,10 @@ def _with_assertion(trials: SourceTrials, reduced: SourceReduction) -> SourceRed
     wrong, tree = trials.expected, ast.parse(reduced.text)
     trials.expected, trials.own_words = ASSERTION, False
     forms = [ast.parse(ast.unparse(form)) for form in with_plain_values(tree)]
-    for candidate in _asserting_programs(trials, forms):
-        if trials.fails(candidate):
-            return _reduced(trials, candidate)
+    with trials.few_more():
+        asserting = next(filter(trials.fails, _asserting_programs(trials, forms)), None)
+    if asserting is not None:
+        return _reduced(trials, asserting)
     trials.expected = wrong
     return None
 

@@ -22,7 +22,7 @@ from dynadiag.minify.job_forms import JobForm
 from dynadiag.minify.source_match import is_raised_by_program, same_failure_of_source, values_differ
 from dynadiag.minify.source_program import insert_first
 from dynadiag.trial.outcome import Outcome
-from dynadiag.trial.plan import Plan
+from dynadiag.trial.plan import RUNGS, Plan
 from dynadiag.trial.program import Program
 from dynadiag.trial.runner import Runner
 from dynadiag.trial.signature import Signature
@@ -31,6 +31,7 @@ from minifier.source import Observed, fill_memory, observer_file
 
 FILE = "repro.py"  # the name of a candidate's file
 _PREFIX = "source "  # of the keys of these trials in the trial log
+_WITH_KERNELS = RUNGS[RUNGS.index("inductor") :]
 UNCOMPILED = Plan(rung="uncompiled", caches=False)
 _CONTROL = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))\n"  # a compile that passes
 # A candidate hangs after these seconds, and after this multiple of the time of a program that passes.
@@ -38,6 +39,8 @@ _HANG_LEAST, _HANG_FACTOR = 2.0, 8.0
 # A candidate ends after these seconds, and after this multiple of the time of the fastest program so far. Without the
 # arguments that keep a model small, each later trial would build the large one.
 _SLOW_LEAST, _SLOW_FACTOR = 0.5, 4.0
+# That least where kernels are written: a C++ compiler takes 1 to 3 seconds for one, and none for one in its cache.
+_SLOW_LEAST_WITH_KERNELS = 10.0
 # Where forks do not show the failure, each trial is a fresh interpreter, which loads torch. Without --budget the
 # reduction then ends after these seconds, or after this multiple of the first trials' time if that is longer.
 _FRESH_LEAST, _FRESH_FACTOR = 600.0, 20.0
@@ -100,6 +103,16 @@ class SourceTrials:
         self.search.budget.keep_back(0.0)
         self.ends = math.inf
         self.out_of_time = self.search.budget.is_out_of_time
+
+    @contextmanager
+    def few_more(self) -> Iterator[None]:
+        """Run the few trials that the best so far needs to be a repro, also after the search has ended."""
+        ended = self.interrupted, self.out_of_time
+        if self.stopped and self.runner.has_forks:
+            self.interrupted = False
+            self.use_kept_time()
+        yield
+        self.interrupted, self.out_of_time = self.interrupted or ended[0], self.out_of_time or ended[1]
 
     def note_step(self, _name: str, tokens: int) -> None:
         """The reduction has a smaller program."""
@@ -203,7 +216,8 @@ class SourceTrials:
         """End later candidates that take far longer than the fastest that fails as expected, which may be this one."""
         if not compiled.is_hang:
             self.fastest = min(self.fastest, max(compiled.cpu_seconds, uncompiled.cpu_seconds))
-            self.limit_seconds(max(_SLOW_LEAST, _SLOW_FACTOR * self.fastest))
+            least = _SLOW_LEAST_WITH_KERNELS if self.rung in _WITH_KERNELS else _SLOW_LEAST
+            self.limit_seconds(max(least, _SLOW_FACTOR * self.fastest))
 
     def _prints_otherwise(self, text: str) -> bool:
         """Whether the compiled program prints something else."""

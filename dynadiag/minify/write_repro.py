@@ -127,9 +127,10 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
     try:
         returned = copy.deepcopy(module)(*mine)
     except Exception:  # noqa: BLE001 - the failure may be that the function raises uncompiled
-        random = mutates = has_nan = False
+        random = mutates = has_nan = is_complex = False
     else:
         has_nan = any(map(_has_nan, leaves((returned, mine))))
+        is_complex = any(isinstance(value, torch.Tensor) and value.is_complex() for value in leaves(returned))
         random = not torch.equal(state, torch.get_rng_state())
         mutates = any(_changed(a, b) for a, b in zip(inputs, mine, strict=True))
     finally:
@@ -149,6 +150,7 @@ def _repro_spec(given: WriterInput, module: GraphModule, inputs: Sequence[Any], 
         given.passing_rungs,
         given.message,
         earlier,
+        "abs().sum()" if is_complex else "sum()",
     )
 
 

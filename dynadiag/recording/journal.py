@@ -60,8 +60,13 @@ def process_space() -> str | None:
 
 
 def clean_stem(target: str) -> str:
-    """Return the name of a target as the beginning of a file name."""
-    return re.sub(r"[^\w.-]+", "_", Path(target.split(":")[0]).stem)[:60] or "run"
+    """Return the name of a target as the beginning of a file name, which no command takes for an option.
+
+    >>> clean_stem("my runs/train.py"), clean_stem("-m pkg.train")
+    ('train', 'pkg.train')
+    """
+    name = target[3:] if target.startswith("-m ") else Path(target.split(":")[0]).stem
+    return re.sub(r"[^\w.-]+", "_", name).lstrip("-")[:60] or "run"
 
 
 class Journal:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -54,14 +55,18 @@ class SampleRun:
 def run_on_samples(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SampleRun:
     """Run ``operator`` itself on sample tensors in place of these fake ones.
 
-    The samples are of several numbers; of zeros if the operator raises on those. Raises what the operator raises on
-    zeros, and `ValueError` if the size of an input depends on data.
+    The samples are of several numbers, and of these with the other sign for what changes; of zeros if the operator
+    raises on those. Raises what it raises on zeros, and `ValueError` if the size of an input depends on data.
     """
     with no_dispatch():
         try:
-            return _run_on(_spread_like_fake, operator, args, kwargs)
+            run = _run_on(_spread_like_fake, operator, args, kwargs)
         except Exception:  # noqa: BLE001 - the user's operator may raise anything on numbers that it does not expect
             return _run_on(_zeros_like_fake, operator, args, kwargs)
+        with suppress(Exception):  # as above
+            other = _run_on(_spread_of_other_sign, operator, args, kwargs)
+            run = replace(run, changed=tuple(dict.fromkeys((*run.changed, *other.changed))))
+        return run
 
 
 def _run_on(sample: Callable[[Any], Any], operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> SampleRun:
@@ -113,6 +118,11 @@ def _spread_like_fake(leaf: Any) -> Any:
     if isinstance(sample, torch.Tensor) and sample.is_floating_point():
         sample.copy_(torch.linspace(-1.5, 1.25, sample.numel(), device=sample.device).reshape(sample.shape))
     return sample
+
+
+def _spread_of_other_sign(leaf: Any) -> Any:
+    sample = _spread_like_fake(leaf)
+    return sample.neg_() if isinstance(sample, torch.Tensor) and sample.is_floating_point() else sample
 
 
 def _zeros_like_fake(leaf: Any) -> Any:

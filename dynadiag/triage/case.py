@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dynadiag.bisection.document import BisectDocument, CulpritDocument, FailureDocument
 from dynadiag.minify.minify_result import MinifyDocument, ReproCulpritDocument
-from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error
+from dynadiag.recording.torch_text.failures import compared_values, unwrapped_error, words_of_abort
 from dynadiag.render.json_document import ExplainDocument
 from dynadiag.render.markdown import inline_code
 from dynadiag.triage.document import PartDocument
@@ -54,7 +54,7 @@ class TriagedCase:
 
 
 def lines_at_fault(found: BisectDocument) -> tuple[str, ...]:
-    """The lines of the program that its culprits come from, with their files' names. A frame is a whole function."""
+    """The lines of the program that its culprits come from, with their files' names."""
     return tuple(dict.fromkeys(filter(None, map(_line_at_fault, found.culprits))))
 
 
@@ -62,9 +62,9 @@ def _line_at_fault(culprit: CulpritDocument) -> str:
     if culprit.file is None or culprit.line is None or culprit.kind == "graph":
         return ""
     place = f"{Path(culprit.file).name}:{culprit.line}"
-    if culprit.kind == "frame":
-        return f"the function {culprit.name} at {place}"
     code = linecache.getline(culprit.file, culprit.line).strip()
+    if culprit.kind == "frame" and code.startswith("@"):  # its first line is that of a decorator
+        code = f"def {culprit.name}(...)"
     return f"{place}: {code}" if code else ""
 
 
@@ -110,6 +110,8 @@ def error_of(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
     the program's.
     """
     type_, message = error_itself(failure)
+    if failure.kind == "signal":
+        return type_, words_of_abort(case.repro_output if has_proved_repro(case) else case.output)
     if case.shown is None or not has_proved_repro(case) or asserts(case.shown):
         wordless = asserts(failure) and not _has_words(failure.message)
         return type_, (_failed_assertion(case) if wordless else None) or message
@@ -189,7 +191,7 @@ def ending(failure: FailureDocument, type_: str, message: str) -> str:
     if failure.kind in plain:
         return plain[failure.kind] + (f": {inline_code(message)}" if message and failure.kind == "nan" else "")
     if failure.kind == "signal":
-        return f"is killed by {inline_code(failure.type)}"
+        return f"is killed by {inline_code(f'{type_}: {message}' if message else type_)}"
     if failure.kind == "exit":
         return f"ends with {inline_code(f'{type_}: {message}' if message else type_)}"
     where = f" in {inline_code(failure.where)}" if failure.where else _IN_PROGRAM * raises_itself(failure)

@@ -30,12 +30,13 @@ _MESSAGE_WORDS = re.compile(
     r"""\u2018[^\u2019]*\u2019|(?<!\w)'[^']*'(?!\w)|\w*'\w+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\S*[\d/]\S*|:\s.*"""
 )
 _MAX_SEARCHED = 8  # words of a message: GitHub looks for issues that have all of them
+_FEW = 3  # of a message, which many issues have: the name of the operator tells them apart
 _SEARCHED_WORD = re.compile(r"_*[A-Za-z](?:[\w.]*\w)?")
 # Calls that any repro may have.
 _SAYS_NOTHING = frozenset(("__init__", "__call__", "compile", "tolist", "item", "assert_close", "equal"))
 _SAYS_LITTLE = frozenset(("ones", "zeros", "full", "tensor", "arange", "randn"))  # inputs are made so
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda)
-_REPORTED_AS = {"SIGSEGV": "segfault"}  # a word of five of eight titles of such issues
+_REPORTED_AS = {"timeout": "hang", "SIGSEGV": "segfault"}  # a word of five of eight titles of such issues
 _SEARCH = "https://github.com/pytorch/pytorch/issues?q="
 # Each of 13 issues on wrong results that were read has one of these; two have "wrong result" in the title.
 _LABELS = 'label:"oncall: pt2","module: {}"'
@@ -60,10 +61,12 @@ def search_link(case: TriagedCase) -> Iterator[str]:
         return
     type_, message = error_of(failure, case)
     of_compiler = type_ == "CppCompileError"  # of which a kernel's name says nothing
-    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind == "exit" or of_compiler
+    vague = hasattr(builtins, type_) or type_ == "Unsupported" or failure.kind in ("exit", "signal") or of_compiler
     message = first_line(message).removeprefix("error: ")
     vague = vague and not message.startswith(_TARGET)  # an assertion without words
     names = _names_at_fault(case)
+    if vague and message and failure.where and {"pass", "pattern"} & {part.kind for part in parts_of_torch(case)}:
+        names = []  # who met an error may not know the name of a pass
     # Type and message of what the program raises itself are its own, and searched for only where there is no name. So
     # are the words with which it exits, unless they name an error.
     raised = raises_itself(failure) or (failure.kind == "exit" and not _NAMED_ERROR.search(message))
@@ -71,7 +74,7 @@ def search_link(case: TriagedCase) -> Iterator[str]:
     missing = message.partition(NOT_RAISED)[2] if type_ == "wrong result" else ""
     searched = missing or (message if vague and not own else "")
     said = _MESSAGE_WORDS.sub(" ", searched).split()[:_MAX_SEARCHED]
-    names = [] if of_compiler or missing else names or ([] if said else _called_methods(case))
+    names = [] if of_compiler or (missing and len(said) > _FEW) else names or ([] if said else _called_methods(case))
     file = (failure.where or "").partition(":")[0].rpartition("/")[2].replace("__init__.py", "")
     kind = "wrong result" if own or failure.kind == "nan" else _REPORTED_AS.get(type_, type_)
     first = ["is:issue"]
@@ -115,14 +118,15 @@ def _called_methods(case: TriagedCase) -> list[str]:
         f
         for call in calls
         for f in (call.func, *call.args)
-        if isinstance(f, ast.Attribute) and not f.attr.startswith("_")
+        if isinstance(f, ast.Attribute) and (not f.attr.startswith("_") or f.attr.startswith("__"))
     ]
     called.sort(key=lambda f: (id(f) not in inside, not ast.unparse(f).startswith("torch."), f.lineno, f.col_offset))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    methods = [node.name for node in functions if "__" in node.name]
+    methods = [name for name in [*(node.name for node in functions), *(f.attr for f in called)] if "__" in name]
     decorators = [ast.unparse(each).partition("(")[0] for node in functions for each in node.decorator_list]
     methods += [name.rpartition(".")[2] for name in decorators if name.startswith("torch.")]
     names = [name for name in [*methods, *(f.attr for f in called)] if name not in _SAYS_NOTHING]
     made = [f.attr for f in called if f.attr in _SAYS_LITTLE and id(f) in inside]
     operators = [name for name in operations_of(repro) if "." not in name]
-    return [name for name in names if name not in _SAYS_LITTLE] or made or operators
+    of_python = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and hasattr(builtins, node.id)]
+    return [name for name in names if name not in _SAYS_LITTLE] or made or operators or of_python

@@ -88,7 +88,7 @@ def issue_text(case: TriagedCase) -> str:
         *_neighbours(case),
         *_bisection(case),
         *_versions(case),
-        *search_link(case),
+        *(() if _is_programs_own(case) else search_link(case)),
         "#### What was tried",
         "\n".join(_tried(case)),
         "### Error logs",
@@ -164,11 +164,24 @@ def _not_torchs(case: TriagedCase) -> Iterator[str]:
 
 def _without_changes(case: TriagedCase, changed: Sequence[str]) -> str:
     """What is known of the failure without a change of torch."""
-    options = case.minify.neighbours if case.minify is not None and has_proved_repro(case) else ()
-    found = {each.status for each in options if each.kind == "setting" and each.was.startswith(tuple(changed))}
+    found = _statuses_without(case, changed)
     if "pass" in found:
         return "Without that it passes: it is no fault of torch."
     return "Without that it fails too." if found else "It is no fault of torch if it passes without that."
+
+
+def _statuses_without(case: TriagedCase, changed: Sequence[str]) -> set[str]:
+    options = case.minify.neighbours if case.minify is not None and has_proved_repro(case) else ()
+    return {each.status for each in options if each.kind == "setting" and each.was.startswith(tuple(changed))}
+
+
+def _is_programs_own(case: TriagedCase) -> bool:
+    """Whether a pass, an operator or a change of torch that the program defines is at fault: nobody else reports it."""
+    text = case.repro if has_proved_repro(case) else case.program
+    names = ("::".join(each.name.split(".")[:2]) for each in culprits_of(case) if each.kind == "operator")
+    changed = changes_of_torch(text)
+    known = changed and "pass" in _statuses_without(case, changed)
+    return bool(known or own_passes(case) or any(name in text for name in names))
 
 
 def _told_symptom(failure: FailureDocument) -> str:
@@ -231,7 +244,8 @@ def _compared(case: TriagedCase) -> Iterator[str]:
     of = inline_code(_in_short(made.what))
     yield f"What {of} gives in the repro below, uncompiled and compiled{most}:"
     rows = [[cell(row.where) if row.where else "", cell(row.uncompiled), cell(row.compiled)] for row in made.rows]
-    yield _table(["where", "uncompiled", "compiled"], rows)
+    placed = 0 if any(row[0] for row in rows) else 1  # a single value has no place
+    yield _table(["where", "uncompiled", "compiled"][placed:], [row[placed:] for row in rows])
 
 
 def _neighbours(case: TriagedCase) -> Iterator[str]:

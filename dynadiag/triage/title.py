@@ -76,6 +76,7 @@ def title(case: TriagedCase) -> str:
             return f"# torch.compile{at}: {inline_code(_in_short(made.compared.what))} {values}"
     type_, message = _error(case, failure)
     said = type_ if case.redacted or not message else f"{type_}: {_in_short(message)}"
+    said = "it does not end" if failure.kind == "hang" else said
     culprits = dict.fromkeys(f"{each.kind} {inline_code(each.name)}" for each in parts_of_torch(case))
     named = f", at fault: {' and '.join(culprits)}" if 0 < len(culprits) <= _MAX_CULPRITS else ""
     return f"# torch.compile{at}: {inline_code(whole_words(said, _MAX_MESSAGE))}{named}"

@@ -62,4 +62,6 @@ def differentiate(result: Any, *, keep_graph: bool = False) -> None:
     """Run the backward pass of the sum of all outputs that require a gradient. ``keep_graph``: it may run again."""
     leaves = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
     if leaves:
-        torch.autograd.backward([leaf.sum() for leaf in leaves], retain_graph=keep_graph)
+        with torch.enable_grad():  # the program may have left it off
+            sums = [(leaf.abs() if leaf.is_complex() else leaf).sum() for leaf in leaves]
+        torch.autograd.backward(sums, retain_graph=keep_graph)

@@ -60,6 +60,8 @@ _NAMESPACES: tuple[tuple[str, Any], ...] = (
     ("math", math),
     ("operator", operator),
 )
+# Dynamo's graph calls what these do when they are called as functions.
+_PUBLIC: Mapping[Any, str] = {torch._C._set_grad_enabled: "torch.set_grad_enabled"}
 _LOADED = {home for home, module in _NAMESPACES if module not in (math, operator)}
 _OF_WARNINGS = "_stacklevel"  # a private argument of softmax and others, which only places a warning
 # Separates the arguments of a call, where a line may be broken. No literal contains it.
@@ -146,10 +148,13 @@ def target_source(function: Any) -> str:
         return f"torch.ops.{function!s}"
     if isinstance(function, HigherOrderOperator):
         return f"torch.ops.higher_order.{function.__name__}"
+    if isinstance(function, BuiltinFunctionType) and function in _PUBLIC:
+        return _PUBLIC[function]
     name = getattr(function, "__name__", "")
     for home, module in _NAMESPACES:
-        if name.isidentifier() and getattr(module, name, None) is function:
-            return f"{home}.{name}"
+        for each in (name, name.removeprefix(f"{home.rpartition('.')[2]}_")):  # torch.linalg.pinv is linalg_pinv
+            if each.isidentifier() and getattr(module, each, None) is function:
+                return f"{home}.{each}"
     if function in (getattr, setattr):
         return str(name)
     home = str(getattr(function, "__module__", None))

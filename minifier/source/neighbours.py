@@ -56,13 +56,27 @@ def neighbours(text: str) -> Iterator[Neighbour]:
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
-    """Calls of torch and of methods, in the order of the text; none of what compares results."""
+    """Calls of torch and of methods, in the order of the text; none of what compares results, or is given to torch."""
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    given = {each for function in _given_to_torch(tree) for each in ast.walk(function)}
+    walked = (node for node in ast.walk(tree) if node not in given)
+    calls = [node for node in walked if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         name = ast.unparse(call.func)
         if not name.startswith(_TESTING) and name.partition(".")[0] not in own:
             yield call, name
+
+
+def _given_to_torch(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Functions that become a part of torch: a pass, a lowering, an operator. What they call is not compiled."""
+    assigned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_of_torch(node.targets[0])]
+    names = {name.id for value in assigned for name in ast.walk(value) if isinstance(name, ast.Name)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [f for f in functions if f.name in names or any(map(_registers, f.decorator_list))]
+
+
+def _registers(decorator: ast.expr) -> bool:
+    return _name(decorator).startswith("torch.library.") or ".register_" in f".{_name(decorator)}"
 
 
 def _keywords(tree: ast.Module) -> Iterator[_Change]:
@@ -160,6 +174,7 @@ def _gradients(tree: ast.Module) -> Iterator[_Change]:
 
 def _settings(tree: ast.Module) -> Iterator[_Change]:
     """What the program sets in torch: a flag with the other value; any other setting, context or decorator left out."""
+    given = _given_to_torch(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target], value=value) if _is_of_torch(target):
@@ -170,7 +185,7 @@ def _settings(tree: ast.Module) -> Iterator[_Change]:
                 _is_of_torch(called) and "set_" in called.attr
             ):
                 yield ast.unparse(node), "", {node: ()}
-            case ast.FunctionDef(decorator_list=decorators):
+            case ast.FunctionDef(decorator_list=decorators) if node not in given:
                 for each in decorators:
                     if _is_of_torch(each) and _name(each) != "torch.compile":
                         yield f"@{ast.unparse(each)}", "", {each: ()}

@@ -147,6 +147,24 @@ def test_arguments_that_an_operator_changes_are_found(told: list[str]) -> None:
     ]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_argument_that_changes_for_numbers_of_one_sign_is_found_by_a_tensor_of_one_number(
+    told: list[str], sign: int
+) -> None:
+    def count(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        counts.numpy()[...] += (x * sign > 0).sum(0).numpy()
+        return x * 2
+
+    name = f"counts{sign % 3}"
+    _library.define(f"{name}(Tensor x, Tensor counts) -> Tensor")
+    _library.impl(name, count, "CPU")
+    torch.library.register_fake(f"dynadiag_fakes::{name}", lambda x, _: torch.empty_like(x), lib=_library)
+    with FakeTensorMode() as mode:
+        x, counts = mode.from_tensor(torch.ones(1, 1)), mode.from_tensor(torch.ones(1, dtype=torch.int64))
+        getattr(torch.ops.dynadiag_fakes, name)(x, counts)
+    assert any("changes its argument counts" in text for text in told), told
+
+
 CHANGING = """
 import torch
 

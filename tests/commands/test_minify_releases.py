@@ -167,3 +167,20 @@ def test_what_another_program_wrote_during_the_search_is_not_replaced(
     assert "repro-2.py" in capsys.readouterr().out
     assert main(["minify", "--force", "-o", str(output), str(tmp_path / "train.py")]) == 0
     assert output.read_text() == REPRO.text
+
+
+def test_an_issue_that_is_asked_for_and_not_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("train.py").write_text("import torch\n")
+
+    def reduced(program: Program, options: object, log: Any, *_: object, **__: object) -> MinifyResult:
+        log.finish(0, force=True)
+        return MinifyResult("cached", "inductor", FAILURE)
+
+    monkeypatch.setattr(minify, "reduce_to_repro", reduced)
+    assert main(["minify", "-o", "repro.py", "--issue", "issue.md", "train.py"]) == 6
+    assert "issue.md is not written: there is no repro" in capsys.readouterr().err
+    assert not Path("issue.md").exists()

@@ -275,9 +275,37 @@ def test_an_issue_that_cannot_be_read_or_has_no_sandbox_is_an_error(
     assert f"cannot read {issue}" in capsys.readouterr().err
     issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
     monkeypatch.setattr(triage, "why_not_isolated", lambda: "bubblewrap is not installed")
-    for arguments in (["-o", "out", str(issue)], [str(issue), "-o", "out"]):  # its program has no arguments
+    for arguments in (
+        ["-o", "out", str(issue)],
+        [str(issue), "-o", "out"],  # its program has no arguments
+        ["--budget", "60", str(issue), "-o", "out"],
+    ):
         assert main(["triage", *arguments]) == 2
         refused = capsys.readouterr().err
         assert "bubblewrap is not installed" in refused
         assert "--no-sandbox" in refused
     assert not (tmp_path / "out").exists()
+
+
+def test_the_arguments_of_a_program_stay_behind_it_whatever_their_names() -> None:
+    words = ["-o", "a.md", "train.py", "notes.md", "--lr", "1"]
+    assert triage.arrange_arguments(words) == words
+
+
+def test_the_triage_of_an_issue_reports_on_stdout_as_that_of_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the folder of the sandbox, which is gone by then, is not told."""
+    inner = tmp_path / "python"  # stands for the triage in the sandbox, which is called with the words of a triage
+    inner.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nmkdir "$2"; echo "{}" > "$2/triage.json"\n'
+        'echo "trial 1: as written: fail" >&2; printf "found: lowering sin\\033[2J\\n"; echo "$2" >&2\n'
+    )
+    inner.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(inner))
+    issue = tmp_path / "issue.md"
+    issue.write_text("```python\nimport torch\ntorch.compile(torch.sin)\n```\n")
+    assert main(["triage", "-o", "out", "--no-sandbox", str(issue)]) == 0
+    said = capsys.readouterr()
+    assert said.out == "found: lowering sin\\x1b[2J\n"
+    assert said.err.splitlines() == ["trial 1: as written: fail", str(tmp_path / "out")]

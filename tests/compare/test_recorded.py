@@ -108,6 +108,15 @@ def test_two_runs_of_one_program_do_not_differ(tmp_path: Path, measured: dict[st
     assert recorded_text(found, ("a", "b"), None, Printer()).startswith("No difference beyond noise.")
 
 
+def test_two_programs_are_told_as_two(tmp_path: Path) -> None:
+    def other(y: torch.Tensor) -> torch.Tensor:
+        return y.cos().sum()
+
+    paths = recorded(tmp_path / "a.dynadiag", plain, None), recorded(tmp_path / "b.dynadiag", other, None)
+    text = recorded_text(compared(*paths), ("a", "b"), None, Printer())
+    assert text.startswith("note: these are two different programs")
+
+
 def profiled(file: Path, log: Path, seconds: float) -> Path:
     """A recording with a profile of five warm calls, all of it in graphs."""
     export_log(file, log)

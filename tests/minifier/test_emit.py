@@ -13,6 +13,7 @@ from torch import fx
 
 from minifier import reduce_graph
 from minifier.emit import EmitError, write_program
+from minifier.emit.expressions import target_source
 from minifier.emit.identifiers import NameAllocator
 from minifier.emit.tensor_literals import exact_expression, factory_call
 from minifier.tensors import copy_values
@@ -425,3 +426,10 @@ def test_attributes_of_the_preamble_take_no_names() -> None:
     source = write_program(graph, [torch.ones(2)], preamble="print(torch.ops.aten.tanh)")
     assert "    tanh = torch.tanh(x)" in source
     assert write_program(graph, [torch.ones(2)], preamble="tanh = 3").count(" tanh2 = ") == 1
+
+
+def test_what_dynamo_calls_of_torch_is_named_as_a_user_calls_it() -> None:
+    assert target_source(torch._C._set_grad_enabled) == "torch.set_grad_enabled"
+    assert target_source(torch.linalg.pinv) == "torch.linalg.pinv"
+    assert target_source(torch.fft.rfft) == "torch.fft.rfft"
+    assert target_source(torch.special.erfcx) == "torch.special.erfcx"

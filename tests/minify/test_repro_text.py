@@ -91,6 +91,24 @@ def test_a_failure_in_the_backward_pass_is_differentiated() -> None:
     assert filled(next(iter(call_sites(shown(raised, backward=True), PLAIN)))) == "torch.compile(f)(x).sum().backward()"
 
 
+def test_of_a_wrong_gradient_that_shows_without_gradients_the_results_are_compared() -> None:
+    """The reduction may find a wrong result where no input requires a gradient any more."""
+    wrong = Signature("wrong_result", "wrong_result", "gradient of input x differs in 1 of 4 elements")
+    for call in call_sites(shown(wrong, inputs=(torch.ones(2),)), PLAIN):
+        assert "backward" not in call
+        with pytest.raises(AssertionError):
+            ran(call, torch.cos, torch.sin, torch.ones(2))
+
+
+def test_a_complex_result_is_made_a_real_number_before_it_is_differentiated() -> None:
+    wrong = Signature("wrong_result", "wrong_result", "gradient of input x differs in 1 of 4 elements")
+    x = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    for call in call_sites(shown(wrong, inputs=(x,), summed="abs().sum()", backward=True), PLAIN):
+        ran(call, torch.square, torch.square, x)
+        with pytest.raises(AssertionError):
+            ran(call, lambda x: x.square() * 2, torch.square, x)
+
+
 @pytest.mark.parametrize("changed", [{}, {"mutates_inputs": True}, {"draws_random": True}])
 def test_each_comparison_catches_a_wrong_result_and_passes_a_right_one(changed: dict[str, Any]) -> None:
     for call in call_sites(shown(WRONG, **changed), PLAIN):

@@ -23,7 +23,7 @@ from dynadiag.trial.program import Program
 from dynadiag.trial.signature import Signature
 from dynadiag.trial.supervise import Limits
 from dynadiag.trial.typed_json import dump
-from minifier.source import MergeError, count_lines, count_tokens
+from minifier.source import MergeError, SourceReduction, count_lines, count_tokens
 
 UNSUPPORTED = """
 import torch
@@ -263,6 +263,33 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
     ends["compiled"] = Outcome(_failure("no"), cpu_seconds=1.9)
     assert trials.fails("h()")
     assert trials.runner.limits.seconds == 0.8
+
+
+def test_a_candidate_whose_kernel_is_in_no_cache_yet_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose kernel is there takes no time of a C++ compiler."""
+    ends = {"compiled": Outcome(_failure("no"), cpu_seconds=0.2), "uncompiled": Outcome(cpu_seconds=0.1)}
+    monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
+    search = MagicMock(budget=SearchBudget())
+    search.runner.limits = Limits(seconds=600.0, memory=0)
+    trials = SourceTrials(search, search.runner, "", _failure("no"), rung="inductor")
+    assert trials.fails("f()")
+    assert trials.runner.limits.seconds >= 10.0
+
+
+@pytest.mark.parametrize("ended", ["interrupted", "out_of_time"])
+def test_the_best_so_far_of_what_is_printed_becomes_an_assertion_after_the_end(
+    ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all that was reduced would be lost: a program that prints something else is no repro."""
+    monkeypatch.setattr(source_minimizer, "_asserting_programs", lambda *_: ["assert f() == 1"])
+    monkeypatch.setattr(SourceTrials, "_fails", lambda *_: True)
+    search = MagicMock(budget=SearchBudget())
+    trials = SourceTrials(search, search.runner, "", source_trials.OUTPUT_DIFFERS)
+    setattr(trials, ended, True)
+    found = source_minimizer._with_assertion(trials, SourceReduction("print(f())", minimal=False))
+    assert found is not None
+    assert found.text.strip() == "assert f() == 1"
+    assert trials.stopped
 
 
 def test_what_ran_ahead_is_not_run_again() -> None:

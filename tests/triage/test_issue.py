@@ -427,6 +427,64 @@ def test_what_makes_a_tensor_in_the_graph_is_searched_for_where_nothing_else_is_
     assert "?q=is%3Aissue+segfault+add+torch.compile>" in issue_text(replace(case, minify=minify, repro=plus))
 
 
+def test_a_function_of_python_is_searched_for_where_nothing_of_torch_is_called() -> None:
+    case = a_case(bisect=None, repro="import torch\nassert torch.compile(round, dynamic=True)(7, -1) == 10\n")
+    assert case.minify is not None
+    failure = FailureDocument("exception", "AssertionError", "bucket 14", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=failure)))
+    assert "+in%3Atitle+round>" in text
+
+
+def test_what_cpp_says_of_an_abort_is_in_title_sentence_and_search() -> None:
+    crash = FailureDocument("signal", "SIGABRT", "killed by SIGABRT", None, None)
+    printed = "terminate called after ...\n  what():  kernel, c1.main.cpp:29, index out of bounds: 0 <= tmp7 < 3L\n"
+    case = a_case(bisect=None, repro="import torch\ntorch.compile(torch.relu)()\n", repro_output=printed)
+    assert case.minify is not None
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=crash)))
+    assert "`SIGABRT: index out of bounds: 0 <= tmp7 < 3L`" in text.splitlines()[0]
+    assert "is killed by `SIGABRT: index out of bounds: 0 <= tmp7 < 3L`" in text
+    assert "?q=is%3Aissue+index+out+of+bounds+torch.compile>" in text
+
+
+def test_an_error_with_words_is_not_searched_for_with_the_name_of_a_pass() -> None:
+    failure = FailureDocument("exception", "RuntimeError", "scan might be aliasing", "torch/utils.py:9 in f", None)
+    case = a_case(bisect=None, repro="import torch\ntorch.compile(torch.relu)()\n")
+    assert case.minify is not None
+    bisected = (ReproCulpritDocument("pass", "min_cut_rematerialization_partition", None),)
+    text = issue_text(replace(case, minify=replace(case.minify, bisected=bisected, failure=failure)))
+    assert "?q=is%3Aissue+scan+might+be+aliasing+utils.py+torch.compile>" in text
+
+
+def test_a_special_method_that_is_called_is_searched_for_before_other_methods() -> None:
+    repro = "import torch\ndef f(o):\n    o.items.update(a=1)\n    o.__getattribute__('b')\ntorch.compile(f)(1)\n"
+    case = a_case(bisect=None, repro=repro)
+    assert case.minify is not None
+    failure = FailureDocument("exception", "AssertionError", "", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=failure)))
+    assert "__getattribute__>" in text
+
+
+def test_of_a_hang_the_title_says_that_it_does_not_end() -> None:
+    case = a_case(bisect=None, repro="import torch\nwhile True: ...\n")
+    assert case.minify is not None
+    hang = FailureDocument("hang", "timeout", "did not end in time", None, None)
+    text = issue_text(replace(case, minify=replace(case.minify, level="source", bisected=(), failure=hang)))
+    assert "`it does not end`" in text.splitlines()[0]
+    assert "?q=is%3Aissue+hang+" in text
+
+
+def test_what_the_program_itself_defines_is_not_searched_for() -> None:
+    pass_ = "import torch\ndef fold(graph): ...\ntorch._inductor.config.post_grad_custom_pre_pass = fold\n"
+    operator = 'import torch\n@torch.library.custom_op("shop::tile", mutates_args=())\ndef tile(x): ...\n'
+    case = a_case(bisect=None)
+    assert case.minify is not None
+    failure = FailureDocument("wrong_result", "wrong_result", "output 0 differs in 1 of 4 elements", None, None)
+    for repro, kind, name in ((pass_, "pass", "fold"), (operator, "operator", "shop.tile.default")):
+        minify = replace(case.minify, bisected=(ReproCulpritDocument(kind, name, None),), failure=failure)
+        assert "Search for" not in issue_text(replace(case, minify=minify, repro=repro))
+        assert "Search for" in issue_text(replace(case, minify=minify, repro="import torch\ntorch.add(1, 2)\n"))
+
+
 def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words() -> None:
     case = a_case()
     assert case.minify is not None
@@ -434,6 +492,11 @@ def test_an_error_that_compiled_code_does_not_raise_is_searched_for_by_its_words
     failure = FailureDocument("wrong_result", "wrong_result", told, None, None)
     text = issue_text(replace(case, minify=replace(case.minify, failure=failure)))
     assert "?q=is%3Aissue+and+must+agree+but+got+Half+torch.compile>" in text
+    told = "uncompiled raises NotImplementedError, compiled does not: \"round_cpu\" not implemented for 'Char'"
+    bisected = (ReproCulpritDocument("decomposition", "aten.round.decimals", None),)
+    few = replace(case.minify, failure=replace(failure, message=told), bisected=bisected)
+    text = issue_text(replace(case, bisect=None, minify=few, repro="import torch\ntorch.round(1)\n"))
+    assert "?q=is%3Aissue+not+implemented+for+round+torch.compile>" in text
 
 
 def test_what_a_compiler_refuses_is_told_and_searched_for_by_its_first_error() -> None:
@@ -841,7 +904,7 @@ def test_both_values_and_the_options_that_matter_are_tables() -> None:
     )
     said = "What `torch.compile(f)(x)` gives in the repro below, uncompiled and compiled, where they differ most:\n"
     assert said in text
-    assert "| where | uncompiled | compiled |\n| --- | --- | --- |\n|  | `nan` | `0` |\n" in text
+    assert "| uncompiled | compiled |\n| --- | --- |\n| `nan` | `0` |\n" in text
     assert "| `keepdim=True` | `keepdim=False` | passes |\n| `torch.float16` | `torch.float32` | fails |\n" in text
     unproved = issue_text(a_wrong_graph(GRAPH_OF_ONE, compared=ONE_ROW, neighbours=(KEEPS,), proved=False))
     assert "keepdim" not in unproved
@@ -865,13 +928,15 @@ def test_whether_it_fails_without_a_change_of_torch_is_told(status: str | None, 
 
 def test_the_lines_of_the_program_stand_beside_a_graph_that_nobody_writes(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
-    file.write_text("import torch\ny = x.relu()\n")
+    file.write_text("def relu(x):\ny = x.relu()\n@torch.compile\ndef forward(self):\n")
     case = a_case()
     assert case.bisect is not None
     culprit = msgspec.structs.replace(case.bisect.culprits[0], file=str(file), line=2)
     frame = msgspec.structs.replace(culprit, kind="frame", line=1)
-    found = replace(case.bisect, culprits=(culprit, culprit, frame))
-    assert lines_at_fault(found) == ("train.py:2: y = x.relu()", "the function relu at train.py:1")
+    decorated = msgspec.structs.replace(culprit, kind="frame", name="forward", line=3)
+    found = replace(case.bisect, culprits=(culprit, culprit, frame, decorated))
+    lines = ("train.py:2: y = x.relu()", "train.py:1: def relu(x):", "train.py:3: def forward(...)")
+    assert lines_at_fault(found) == lines
     found = replace(case.bisect, culprits=(culprit, culprit))
     assert lines_at_fault(case.bisect) == ()  # a file that is not there
     text = issue_text(replace(case, own_lines=lines_at_fault(found)))

@@ -42,6 +42,17 @@ def test_a_difference_within_the_input_precision_is_rounding() -> None:
     assert all(difference.rounding for difference in found)
 
 
+def test_float64_is_no_referee_where_a_mode_of_torch_changes_what_eager_gives() -> None:
+    """The gradient of a complex pseudo-inverse (PyTorch issue 197084) is wrong compiled and under a mode."""
+
+    def loss(a: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.pinv(a).abs().square().sum()
+
+    a = torch.randn(4, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    found = _judged(loss, torch.compile(loss, backend="aot_eager"), a)
+    assert [(each.rounding, "no referee" in each.text) for each in found] == [(False, True)]
+
+
 def _above_one(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.softmax(-1).sum(-1, keepdim=True) > 1, x + 1, x - 1)
 

@@ -57,6 +57,7 @@ _PEER_IS_GONE = re.compile(
     r"|remote (?:worker|process)|NCCL (?:communicator|error)|ncclRemoteError|watchdog",
     re.IGNORECASE,
 )
+_WHAT = re.compile(r"^\s*what\(\):\s*(?:kernel, \S+, )?(\S.*)", re.M)
 _COMPARISON = re.compile(r"(Tensor-likes|Scalars) are not (close|equal)!")  # of torch.testing
 _MISMATCHED = re.compile(r"Mismatched elements: (\d+) / (\d+)")
 _SCALARS = re.compile(r"Expected (\S+) but got (\S+)\.$", re.M)
@@ -227,6 +228,15 @@ def unwrapped_error(type_: str, message: str) -> tuple[str, str]:
     if type_ == _CPP and (diagnostic := first_error(message.splitlines())):
         return type_, diagnostic
     return type_, _EXPLAINED.sub(": ", message, count=1) if type_ == "Unsupported" else message
+
+
+def words_of_abort(output: str) -> str:
+    """Return what C++ says of the exception that ended a process, without a generated file's name; empty if nothing.
+
+    >>> words_of_abort("terminate called\\n  what():  kernel, c1.main.cpp:29, index out of bounds: 0 <= tmp7 < 3L\\n")
+    'index out of bounds: 0 <= tmp7 < 3L'
+    """
+    return next(reversed(_WHAT.findall(output)), "")
 
 
 def compared_values(message: str) -> str | None:

@@ -91,3 +91,27 @@ def test_one_option_is_changed_wherever_it_stands(line: str, changes: list[tuple
     for each, (*_, changed) in zip(found, changes, strict=True):
         ast.parse(each.text)
         assert changed is None or each.text == f"import torch\n{changed}\n".replace("\n\n", "\n")
+
+
+def test_options_of_what_the_program_gives_to_torch_are_none() -> None:
+    """Of its pass, its operator and its lowering: they are not compiled."""
+    text = """
+import torch
+aten = torch.ops.aten
+def fold(graph):
+    for node in graph.find_nodes(op="call_function", target=aten.sub.Tensor):
+        graph.erase_node(node, check=True)
+torch._inductor.config.post_grad_custom_pre_pass = fold
+@torch.library.custom_op("a::b", mutates_args=())
+def b(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0, keepdim=True)
+@b.register_fake
+def _(x):
+    return torch.empty_like(x, pin_memory=True)
+@torch.no_grad()
+def f(x):
+    return torch.sub(b(x), x, alpha=3)
+torch.compile(f)(torch.ones(2))
+"""
+    pass_of_torch = "torch._inductor.config.post_grad_custom_pre_pass = fold"
+    assert {each.was for each in neighbours(text)} == {"alpha=3", pass_of_torch, "@torch.no_grad()"}
