@@ -86,9 +86,7 @@ def run(args: argparse.Namespace) -> int:
         text = issue_text(_case(result, program))
         outputs.write_file(args.issue, text.encode("utf-8", "backslashreplace"), force=args.force)
     elif args.issue is not None and result.failure is not None:
-        common.print_error(
-            f"{args.issue} is not written: there is no repro. `dynadiag triage` writes the program into one"
-        )
+        common.print_error(f"{args.issue} is not written: there is no repro. `dynadiag triage` writes one without")
     document = encode(minify_document(result, program.text))
     common.write_result(args.json, document, lambda printer: result_text(result, printer))
     common.print_path(log.kept)

@@ -120,7 +120,8 @@ def error_of(failure: FailureDocument, case: TriagedCase) -> tuple[str, str]:
         return type_, message
     if type_ != "wrong result":
         return shown
-    of = "gradient: " if message.startswith("gradient") else "input after the call: " * (" afterwards " in message)
+    is_gradient = message.startswith("gradient") and "backward(" in case.repro  # else a result is wrong too
+    of = "gradient: " if is_gradient else "input after the call: " * (" afterwards " in message)
     return type_, of + shown[1]
 
 

@@ -112,6 +112,9 @@ def test_a_wrong_result_is_told_as_the_proved_repro_shows_it(of_program: str, to
     assert case.minify is not None
     failure = FailureDocument("wrong_result", "wrong_result", f"GraphModule: {of_program}", None, None)
     minify = replace(case.minify, failure=failure)
+    without = issue_text(replace(case, minify=minify))
+    assert "gradient: " not in without  # the repro compares results, which are wrong too
+    case = replace(case, repro=f"{case.repro}\nf(x).sum().backward()\n")
     text = issue_text(replace(case, minify=minify))
     assert f"`wrong result: {told}`" in text.splitlines()[0]
     assert f"the repro below gives a wrong result: `{told}`." in text
