@@ -211,7 +211,8 @@ class _Search:
         self._add(self._first_picks(cause for cause, _ in later))
         again, self._behind = [pick for pick in self._behind if pick[0].proved is None], []
         for pick in again if self._whole else ():
-            self._add([pick])
+            if pick[0].problem.identity in self._summary.causes:  # else what is proved by now removes it as well
+                self._add([pick])
 
     def _gone_with_first(self, picks: list[_Pick]) -> list[_Pick]:
         """Those for breaks in packages that go with the breaks of the first compiled function: behind these, what a

@@ -20,9 +20,9 @@ import dynadiag
 from dynadiag.__main__ import main
 from dynadiag.commands.fix import apply_edits
 from dynadiag.errors import DynadiagError
-from dynadiag.fixes.candidate import Rewrite
+from dynadiag.fixes.candidate import Candidate, Rewrite
 from dynadiag.fixes.fix_report import FixDocument, FixEntry, FixReport, ProblemPlace
-from dynadiag.fixes.fix_search import _recompiled_instead
+from dynadiag.fixes.fix_search import Cause, _recompiled_instead, _Search
 from dynadiag.fixes.pickled_call import _with_cells_named
 from dynadiag.fixes.problems import FixProblem, RunSummary
 from dynadiag.fixes.project import Project
@@ -536,3 +536,23 @@ def test_a_recompile_that_moves_to_a_function_of_another_name_is_not_gone() -> N
     assert _recompiled_instead(moved, problem) is None
     moved.recorded = summary(7, "recompile Net.forward: value L['other']")
     assert "something else instead" in str(_recompiled_instead(moved, problem))
+
+
+def test_what_is_gone_by_other_changes_gets_none_of_its_own() -> None:
+    """A change that was rejected for another cause is tried again at last, and not where there is nothing to remove."""
+    tried: list[str] = []
+
+    def prove(problems: tuple[FixProblem, ...], *_: object) -> tuple[None, str]:
+        tried.extend(each.identity for each in problems)
+        return None, "not needed"
+
+    def cause(identity: str) -> Cause:
+        return Cause(FixProblem("recompile", identity, "net.py", Span("net.py", 3), "f", "0/1", ""), [])
+
+    project: Any = SimpleNamespace(imported=frozenset())
+    search = _Search(SimpleNamespace(project=project), print, SimpleNamespace(prove=prove))  # type: ignore[arg-type]
+    left = RunSummary(Counter(["left"]), {}, breaks=0, recompiles=1, graphs=1, largest=1)
+    search._whole = SimpleNamespace(recorded=SimpleNamespace(summary=left))  # type: ignore[assignment]
+    search._behind = [(cause(identity), Candidate("c", "argument", (), "")) for identity in ("gone", "left")]
+    search._add_kind("recompile")
+    assert tried == ["left"]
