@@ -141,6 +141,13 @@ FAILURES: tuple[Remedy[FailureCase], ...] = (
         trials=(Trial("a_coroutine", ("2.13", "2.14", "2.15")),),
     ),
     Remedy(
+        "failed.constant",
+        "An integer that changes from call to call is a symbol of the code. Compute what this line makes of it (such "
+        "as `step > 1`) before the compiled call and pass that: a bool is a constant, and each value is compiled once.",
+        _lacks("constant"),
+        trials=tried("a_mode_by_an_integer"),
+    ),
+    Remedy(
         "failed.backend",
         "The exception comes from {stage}: mend it there, or use another.",
         lambda case: slots_if(case.is_of_backend and case.facts.lacks is None, stage=case.stage),

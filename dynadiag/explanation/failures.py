@@ -171,6 +171,8 @@ def telling_line(facts: FailureFacts) -> str:
         return facts.constraint.said
     if facts.compiler_error is not None:
         return shorten(facts.compiler_error, _MAX_LINE)
+    if facts.lacks == "constant":
+        return "this line needs the value of a number that torch has made a symbol"
     if facts.inside is not None:
         return whole_sentences(f"{facts.operator or 'a higher-order operator'}: {facts.inside}", _MAX_LINE)
     return whole_sentences(facts.message, _MAX_LINE) or "no reason was recorded"

@@ -498,6 +498,29 @@ def raises_on_values(v: torch.Tensor) -> torch.Tensor:
     return half + 1
 
 
+def in_low_precision(v: torch.Tensor, low: bool) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+        return v.reshape(2, 2) @ v.reshape(2, 2)
+
+
+def in_low_precision_from(first: int) -> Program:
+    """A program that compiles what decides on the number of a step, which fails once that is a symbol."""
+
+    def step(v: torch.Tensor, n: int) -> torch.Tensor:
+        return in_low_precision(v, n > first)
+
+    def run(compile_: Compile) -> list[torch.Tensor]:
+        compiled, results = compile_(step), list[torch.Tensor]()
+        for n in (2, 3, 4):
+            try:
+                results.append(compiled(x, n))
+            except torch._dynamo.exc.InternalTorchDynamoError:
+                results.append(step(x, n))
+        return results
+
+    return run
+
+
 def leaves_early(v: torch.Tensor) -> torch.Tensor | None:
     half = v / 2
     if (half < 0).any():
@@ -3653,6 +3676,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "drops_a_layer": (drops_a_layer, drops_outside),
     "goes_so_deep": (goes_so_deep(outside=False), goes_so_deep(outside=True)),
     "drops_a_layer_by_a_name": (drops_a_layer_by_a_name, drops_outside),
+    "a_mode_by_an_integer": (in_low_precision_from(5), calls(in_low_precision, *((x, n > 5) for n in (2, 3, 4)))),
     "a_coroutine": (a_coroutine, calls_compiled),
     "a_loop_with_a_break": (calls(loops_with_a_break, (x,)), calls(loops_without_one, (x,))),
     "marks_multiples": (marked_multiples, maybe_marked_multiples),

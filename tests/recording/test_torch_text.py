@@ -209,6 +209,7 @@ PATTERNS = {
     "dynadiag/fixes/call_record.py": "names of attributes, and addresses",
     "dynadiag/fixes/observer.py": SOURCE,
     "dynadiag/fixes/overlay_file.py": SOURCE,
+    "dynadiag/fixes/pickled_call.py": "names of files that it writes",
     "dynadiag/fixes/printed_output.py": "what a program prints",
     "dynadiag/fixes/rewrites/branch_statement.py": SOURCE,
     "dynadiag/fixes/rewrites/buffer_choices.py": SOURCE,

@@ -49,6 +49,7 @@ _LACKS = {
     "autograd": "no autograd formula was registered",
     "compiler": "No working C++ compiler found",
     "resume": "resume function for generator, coroutine",
+    "constant": "SymNodeVariable() is not a constant",
 }
 # What gloo and NCCL say of a rank that they wait for, or that is gone.
 _TIMED_OUT = re.compile(r"timed out|timeout", re.IGNORECASE)
@@ -87,8 +88,8 @@ class FailureFacts:
     the generated line that a compiler quotes. ``constraint`` is how the code binds a size that was marked dynamic.
     ``inside`` is what torch could not trace in a function that ``operator``, a higher-order operator, was given.
     ``lacks``: Triton's ``driver``, a C++ ``compiler``, a ``library`` or ``header`` (``absent`` is its name), an
-    operator's ``autograd`` formula, or a way to ``resume`` in a coroutine. ``asked`` is the expression on ``symbols``
-    that torch cannot decide.
+    operator's ``autograd`` formula, a way to ``resume`` in a coroutine, or a ``constant`` where a symbol is. ``asked``
+    is the expression on ``symbols`` that torch cannot decide.
     """
 
     message: str
