@@ -39,6 +39,13 @@ BRANCHES = (
         trials=(Trial("leaves_early", case="GB0170"),),
     ),
     Remedy(
+        "branch.filter",
+        "The values of a tensor decide which items the comprehension keeps: return what it reads, and go through the "
+        "items after the compiled call.",
+        when(theirs, lambda case: case.is_filter and not case.is_exported),
+        trials=(Trial("keeps_some_items", case="GB0170"),),
+    ),
+    Remedy(
         "branch.caught",
         "One side only raises, and the function itself catches it: return the condition, and do what stands under "
         "`except` after the compiled call.",

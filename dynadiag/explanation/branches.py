@@ -55,6 +55,13 @@ def condition_at(source: str | None, span: Span) -> str | None:
     return next((text_of(source or "", node.test) for node in tests_at(source, span)), None)
 
 
+def is_filter(source: str | None, span: Span) -> bool:
+    """Whether a place is in the condition by which a comprehension keeps items."""
+    function = enclosing_function(source, span.line)
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.comprehension)] if function else []
+    return any(_holds(test, span) for loop in loops for test in loop.ifs)
+
+
 def tensor_condition(source: str | None, span: Span) -> str:
     """The condition that a place belongs to as one expression of tensors; empty where it may not be one."""
     tests = tests_at(source, span)
@@ -279,8 +286,10 @@ def _sides(function: ast.AST | None, node: ast.If) -> tuple[list[ast.stmt], list
 
 
 def tests_at(source: str | None, span: Span) -> list[Tested | ast.Assert]:
-    """The nodes of the function around a line that have a condition there."""
+    """The nodes of the function around a line that have a condition there; none for the filter of a comprehension."""
     function = enclosing_function(source, span.line) if source is not None else None
+    if is_filter(source, span):
+        return []
     checks = [node for node in ast.walk(function) if isinstance(node, ast.Assert)] if function is not None else []
     return [
         node

@@ -36,6 +36,7 @@ from dynadiag.explanation.blocks import (
 )
 from dynadiag.explanation.branches import (
     called_name,
+    is_filter,
     kept_side,
     may_resize,
     only_shows,
@@ -300,6 +301,11 @@ class BreakCase:
     def only_raises(self) -> bool:
         """Whether one side of the branch does nothing but raise."""
         return self.is_branch and only_raises(self.source, self.item.span)
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether it is in the condition by which a comprehension keeps items."""
+        return self.is_branch and is_filter(self.source, self.item.span)
 
     @property
     def returns_no_tensor(self) -> bool:

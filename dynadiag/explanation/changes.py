@@ -297,8 +297,8 @@ def _is_part(failure: GuardFailure, other: GuardFailure) -> bool:
         return False
     if failure.part == "shape" and ".stride()[" in failure.guard:
         return other.part in ("size", "rank") and other.subject == failure.subject
-    if part.startswith(f"{whole}.") and part.endswith(".__self__"):  # of a bound method: the object itself
-        return True
+    if part.startswith(f"{whole}.") and (other.part == "value" or part.endswith(".__self__")):
+        return True  # an attribute of a constant, such as a member of an enum; of a bound method: the object itself
     if other.part == "identity" and failure.part == "alias":
         return whole in failure.guard
     if other.part == "membership":

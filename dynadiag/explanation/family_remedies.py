@@ -49,8 +49,8 @@ def _gives_the_same(case: BreakCase) -> bool:
 
 def _chooses(case: BreakCase) -> bool:
     is_known = theirs(case) and "branch.where" in case.family.remedies
-    without = case.is_assertion or case.is_loop_condition or case.only_shows or case.returns_no_tensor
-    return is_known and not without
+    decides = case.is_assertion or case.is_loop_condition or case.is_filter
+    return is_known and not (decides or case.only_shows or case.returns_no_tensor)
 
 
 USUAL: tuple[Remedy[BreakCase], ...] = (

@@ -260,6 +260,11 @@ def _is_tied(case: RecompileCase) -> bool:
     )
 
 
+def _is_of_key(case: RecompileCase) -> bool:
+    """Whether one of two objects is a key of a dict, which tensors seldom are."""
+    return any(each.startswith("list(dict.keys(") for each in case.fact.terms)
+
+
 TENSORS: tuple[Remedy[RecompileCase], ...] = (
     Remedy(
         "size.parameter",
@@ -477,7 +482,7 @@ TENSORS: tuple[Remedy[RecompileCase], ...] = (
         "tensor.alias",
         "Two arguments were the same tensor (or shared memory) in one call and not in the other: `clone()` one "
         "of them, or always pass them alike.",
-        lambda case: slots_if(case.sort == "alias" and not _is_tied(case)),
+        lambda case: slots_if(case.sort == "alias" and not (_is_tied(case) or _is_of_key(case))),
         trials=tried("the_same_tensor"),
     ),
     Remedy(

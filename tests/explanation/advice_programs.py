@@ -498,6 +498,16 @@ def raises_on_values(v: torch.Tensor) -> torch.Tensor:
     return half + 1
 
 
+def keeps_some_items(v: torch.Tensor, sizes: tuple[int, ...] = (1, 2, 3, 4)) -> list[int]:
+    half = v / 2
+    return [sizes[i] if sizes else i for i in range(len(half)) if half[i] > 0.5]
+
+
+def keeps_them_afterwards(compile_: Compile) -> list[Any]:
+    half = compile_(lambda v: v / 2)(x)
+    return [[i + 1 for i in range(len(half)) if half[i] > 0.5]]
+
+
 def in_low_precision(v: torch.Tensor, low: bool) -> torch.Tensor:
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
         return v.reshape(2, 2) @ v.reshape(2, 2)
@@ -3561,6 +3571,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "catches_at_its_end": (calls(catches_what_it_raises, (x,)), handles_it_afterwards),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
+    "keeps_some_items": (calls(keeps_some_items, (x,)), keeps_them_afterwards),
     "leaves_early": (calls(leaves_early, (x,)), leaves_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),
     "renders_a_text": (calls(rendered, (x,)), renders_afterwards),

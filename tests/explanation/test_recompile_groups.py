@@ -212,6 +212,20 @@ def test_another_member_of_an_enum_is_no_shared_tensor(tmp_path: Path) -> None:
     assert "`mode` is a constant of the code" in advice_of(only)
 
 
+def test_a_member_of_an_enum_as_a_key_is_no_shared_tensor(tmp_path: Path) -> None:
+    """Nor are its own attributes changes beside it."""
+    calls: dict[Mode, int] = {}
+
+    def choose(v: torch.Tensor, mode: Mode) -> torch.Tensor:
+        calls[mode] = calls.get(mode, 0) + 1
+        return v + 1 if mode is Mode.FAST else v - 1
+
+    items = found(tmp_path, choose, (x, Mode.FAST), (x, Mode.FAST), (x, Mode.EXACT), (x, Mode.FAST))
+    told = "\n".join([*(item.title for item in items), *map(advice_of, items)])
+    assert "same tensor" not in told
+    assert "_name_" not in told
+
+
 def test_an_attribute_of_an_argument_may_be_another_in_each_call(tmp_path: Path) -> None:
     def choose(v: torch.Tensor, batch: Batch) -> torch.Tensor:
         return v + 1 if batch.kind == "text" else v - 1
