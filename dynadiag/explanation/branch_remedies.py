@@ -39,6 +39,21 @@ BRANCHES = (
         trials=(Trial("leaves_early", case="GB0170"),),
     ),
     Remedy(
+        "branch.does_more",
+        "A side does more than compute values, so neither `torch.where` nor `torch.cond` can stand for it: return the "
+        "condition, `{condition}`, and take the side after the compiled call. What follows can be a compiled function "
+        "of its own.",
+        when(
+            theirs,
+            lambda case: (
+                case.does_more
+                and not (case.is_exported or case.is_loop_condition or case.returns_no_tensor or case.only_raises)
+            ),
+            condition=lambda case: case.tensor_condition,
+        ),
+        trials=(Trial("keeps_and_scales", case="GB0170"),),
+    ),
+    Remedy(
         "branch.filter",
         "The values of a tensor decide which items the comprehension keeps: return what it reads, and go through the "
         "items after the compiled call.",

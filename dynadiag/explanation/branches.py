@@ -140,10 +140,25 @@ def _shows(statement: ast.stmt, used: Collection[str]) -> bool:
 
 
 def only_shows(source: str | None, span: Span) -> bool:
-    """Whether the branch at a line only prints, logs or stores values."""
+    """Whether the branch at a line only prints, logs or stores values, and none that its condition reads."""
     branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
     function = enclosing_function(source, span.line)
-    return bool(branches) and all(shows(node, function) for node in branches)
+    return bool(branches) and all(shows(node, function) and not _sets_what_it_reads(node) for node in branches)
+
+
+def _sets_what_it_reads(branch: ast.If) -> bool:
+    read = {ast.unparse(each) for each in ast.walk(branch.test) if isinstance(each, ast.Name | ast.Attribute)}
+    assigned = [each for each in (*branch.body, *branch.orelse) if isinstance(each, ast.Assign)]
+    return any(ast.unparse(place) in read for each in assigned for place in each.targets)
+
+
+def does_more(source: str | None, span: Span) -> bool:
+    """Whether a side of the branch at a line does more than compute values: it loops, or calls for an effect."""
+    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
+    inner = [each for node in branches for side in (*node.body, *node.orelse) for each in ast.walk(side)]
+    calls = [each.value for each in inner if isinstance(each, ast.Expr)]
+    effects = [each for each in calls if isinstance(each, ast.Call) and not called_name(each).endswith("_")]
+    return bool(effects) or any(isinstance(each, ast.For | ast.While) for each in inner)
 
 
 def shows(branch: ast.If, function: ast.AST | None) -> bool:

@@ -36,6 +36,7 @@ from dynadiag.explanation.blocks import (
 )
 from dynadiag.explanation.branches import (
     called_name,
+    does_more,
     is_filter,
     kept_side,
     may_resize,
@@ -306,6 +307,11 @@ class BreakCase:
     def is_filter(self) -> bool:
         """Whether it is in the condition by which a comprehension keeps items."""
         return self.is_branch and is_filter(self.source, self.item.span)
+
+    @property
+    def does_more(self) -> bool:
+        """Whether a side of the branch does more than compute, show or keep values."""
+        return self.is_branch and not self.only_shows and does_more(self.source, self.item.span)
 
     @property
     def returns_no_tensor(self) -> bool:

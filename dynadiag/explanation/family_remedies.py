@@ -50,7 +50,7 @@ def _gives_the_same(case: BreakCase) -> bool:
 def _chooses(case: BreakCase) -> bool:
     is_known = theirs(case) and "branch.where" in case.family.remedies
     decides = case.is_assertion or case.is_loop_condition or case.is_filter
-    return is_known and not (decides or case.only_shows or case.returns_no_tensor)
+    return is_known and not (decides or case.only_shows or case.returns_no_tensor or case.does_more)
 
 
 USUAL: tuple[Remedy[BreakCase], ...] = (

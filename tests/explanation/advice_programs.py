@@ -508,6 +508,24 @@ def keeps_them_afterwards(compile_: Compile) -> list[Any]:
     return [[i + 1 for i in range(len(half)) if half[i] > 0.5]]
 
 
+def keeps_and_scales(v: torch.Tensor) -> torch.Tensor:
+    half = v / 2
+    if half.sum() > 0:
+        for each in half.unbind():
+            HISTORY.append(each)
+        half = half * 2
+    return half + 1
+
+
+def keeps_and_scales_afterwards(compile_: Compile) -> list[torch.Tensor]:
+    half, is_positive = compile_(lambda v: (v / 2, (v / 2).sum() > 0))(x)
+    rest = compile_(lambda half: half + 1)
+    if is_positive:
+        HISTORY.extend(half.unbind())
+        half = half * 2
+    return [rest(half)]
+
+
 def in_low_precision(v: torch.Tensor, low: bool) -> torch.Tensor:
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
         return v.reshape(2, 2) @ v.reshape(2, 2)
@@ -2942,6 +2960,7 @@ def streams(contiguous: bool) -> Program:
     return run
 
 
+HISTORY: list[torch.Tensor] = []
 LAYERS = [nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)]
 
 
@@ -3571,6 +3590,7 @@ PROGRAMS: dict[str, tuple[Program, Program]] = {
     "catches_what_it_raises": (calls(catches_what_it_raises, (x,)), calls(chooses_what_it_caught, (x,))),
     "catches_at_its_end": (calls(catches_what_it_raises, (x,)), handles_it_afterwards),
     "raises_on_values": (calls(raises_on_values, (x,)), raises_afterwards),
+    "keeps_and_scales": (calls(keeps_and_scales, (x,)), keeps_and_scales_afterwards),
     "keeps_some_items": (calls(keeps_some_items, (x,)), keeps_them_afterwards),
     "leaves_early": (calls(leaves_early, (x,)), leaves_afterwards),
     "raises_on_values_in_the_graph": (calls(raises_on_values, (x,)), calls(asserts_in_place, (x,))),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dynadiag.explanation.branches import is_of_an_operand, kept_side, tensor_condition
+from dynadiag.explanation.branches import does_more, is_of_an_operand, kept_side, only_shows, tensor_condition
 from dynadiag.fixes.rewrites.side_expressions import new_tensor
 from dynadiag.recording.records import Span
 
@@ -83,3 +83,15 @@ def test_an_operand_or_a_view_of_one_is_copied_in_a_side(text: str) -> None:
 @pytest.mark.parametrize("text", ["v * 2", "-v", "v.sin()", "torch.stack([v, v])"])
 def test_what_a_side_computes_is_not_copied(text: str) -> None:
     assert new_tensor(text) == text
+
+
+def test_a_value_that_the_condition_reads_is_more_than_kept() -> None:
+    peak = "def f(self, m):\n    if m > self.peak:\n        self.peak = m\n    return m"
+    last = peak.replace("self.peak = m", "self.last = m")
+    assert [only_shows(text, Span("f.py", 2, 7)) for text in (peak, last)] == [False, True]
+
+
+def test_a_side_that_loops_or_calls_for_an_effect_does_more_than_compute() -> None:
+    text = "def f(self, x):\n    if x.any():\n        {}\n    return x"
+    sides = {"x = x * 2": False, "x.mul_(2)": False, "self.done.append(x)": True, "for y in x: x = x + y": True}
+    assert {side: does_more(text.format(side), Span("f.py", 2, 7)) for side in sides} == sides
