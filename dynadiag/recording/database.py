@@ -31,11 +31,12 @@ class Database:
     path: Path
     connection: sqlite3.Connection
     version: int  # schema version of the file
+    is_closed: bool
 
     def __init__(self, path: Path) -> None:
         """Open the file at `path`. Raises `UnreadableInput`."""
         self.path = path
-        self._lock, self._is_closed = threading.RLock(), False
+        self._lock, self.is_closed = threading.RLock(), False
         packed = read_member(path.parent, path.name) if is_packed(path.parent) else None
         if packed is None:
             _check_file(path)
@@ -51,8 +52,8 @@ class Database:
 
     def close(self) -> None:
         """Close the file. A read of another thread ends with `UnreadableInput`: closing below it would crash Python."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self.is_closed:
+            self.is_closed = True
             self.connection.interrupt()
         with self._lock:
             self.connection.close()
@@ -69,7 +70,7 @@ class Database:
                 yield
         except (sqlite3.Error, zstandard.ZstdError, FieldError, UnicodeError, OverflowError) as error:
             reason = f"a damaged recording ({printable(error)})"
-            if self._is_closed:
+            if self.is_closed:
                 reason = "closed while it was read"
             elif getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 reason = "another program has locked it: end that one, or read a copy"

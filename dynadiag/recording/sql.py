@@ -45,7 +45,8 @@ def run_query(
     with database.reading():
         connection = database.connection
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
-        connection.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+        # Closing interrupts what runs, and not what is about to begin.
+        connection.set_progress_handler(lambda: database.is_closed or time.monotonic() > ends, _STEPS)
         try:
             cursor = connection.execute(query, tuple(values))
             rows = _read(cursor, limit, size)

@@ -184,7 +184,7 @@ def test_breaks_are_ranked_by_the_python_that_was_put_there(tmp_path: Path) -> N
     ]
     dear, middle, cheap = (paid[item.index].seconds for item in found)
     assert dear > 2 * middle > 4 * cheap > 0
-    assert dear + middle + cheap < profile.seconds
+    assert dear + middle + cheap < 1.5 * profile.seconds  # parts and whole are medians, each of its own
     assert all((cost.graphs, cost.entries, cost.operators) == (1, 1, 0) for cost in paid.values())
 
 

@@ -57,6 +57,15 @@ def test_a_query_has_its_columns_and_no_more_rows_than_asked_for(recording: Path
         assert len(run_query(opened._database, "SELECT id FROM event").rows) == 13
 
 
+def test_a_query_that_begins_as_the_recording_is_closed_ends(recording: Path) -> None:
+    """Closing interrupts what runs, and not what has yet to begin."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    with Recording(recording) as opened:
+        opened._database.is_closed = True
+        with pytest.raises(UnreadableInput, match="closed while it was read"):
+            run_query(opened._database, endless)
+
+
 def test_events_are_found_by_kind_name_and_compile(recording: Path) -> None:
     with Recording(recording) as opened:
         everything = list(opened.events())
