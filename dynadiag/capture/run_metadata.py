@@ -229,7 +229,7 @@ def running_shell() -> Any:
 
 
 def after_cell(shell: Any, call: Callable[[Any], object]) -> None:
-    """Call ``call`` with the result of the cell that runs, once it has ended."""
+    """When the cell that runs has ended, call ``call`` with its result."""
 
     def end(result: Any) -> None:
         shell.events.unregister("post_run_cell", end)

@@ -56,7 +56,7 @@ def condition_at(source: str | None, span: Span) -> str | None:
 
 
 def is_filter(source: str | None, span: Span) -> bool:
-    """Whether a place is in the condition by which a comprehension keeps items."""
+    """Whether a place is in the condition of a comprehension's ``if``."""
     function = enclosing_function(source, span.line)
     loops = [node for node in ast.walk(function) if isinstance(node, ast.comprehension)] if function else []
     return any(_holds(test, span) for loop in loops for test in loop.ifs)
@@ -139,9 +139,18 @@ def _shows(statement: ast.stmt, used: Collection[str]) -> bool:
     return False
 
 
+def _branches_at(source: str | None, span: Span) -> list[ast.If]:
+    return [node for node in tests_at(source, span) if isinstance(node, ast.If)]
+
+
+def _inside(branches: Sequence[ast.If]) -> list[ast.AST]:
+    """All nodes of the sides of some branches."""
+    return [each for node in branches for side in (*node.body, *node.orelse) for each in ast.walk(side)]
+
+
 def only_shows(source: str | None, span: Span) -> bool:
     """Whether the branch at a line only prints, logs or stores values, and none that its condition reads."""
-    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
+    branches = _branches_at(source, span)
     function = enclosing_function(source, span.line)
     return bool(branches) and all(shows(node, function) and not _sets_what_it_reads(node) for node in branches)
 
@@ -154,8 +163,7 @@ def _sets_what_it_reads(branch: ast.If) -> bool:
 
 def does_more(source: str | None, span: Span) -> bool:
     """Whether a side of the branch at a line does more than compute values: it loops, or calls for an effect."""
-    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
-    inner = [each for node in branches for side in (*node.body, *node.orelse) for each in ast.walk(side)]
+    inner = _inside(_branches_at(source, span))
     calls = [each.value for each in inner if isinstance(each, ast.Expr)]
     effects = [each for each in calls if isinstance(each, ast.Call) and not called_name(each).endswith("_")]
     return bool(effects) or any(isinstance(each, ast.For | ast.While) for each in inner)
@@ -196,7 +204,7 @@ def required_at(source: str | None, span: Span) -> str | None:
 def may_resize(source: str | None, span: Span) -> bool:
     """Whether a side of the branch at a line slices or reshapes: the sides then may not have one size."""
     function = enclosing_function(source, span.line)
-    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
+    branches = _branches_at(source, span)
     values = [each for node in branches for each in (*node.body, *(node.orelse or _sides(function, node)[1][:1]))]
     inner = [each for value in values for each in ast.walk(value)]
     return any(
@@ -206,9 +214,7 @@ def may_resize(source: str | None, span: Span) -> bool:
 
 def written_in_place(source: str | None, span: Span) -> ast.Call | None:
     """The first call in a side of the branch at a line that writes to a tensor (``grad.mul_(factor)``)."""
-    branches = [node for node in tests_at(source, span) if isinstance(node, ast.If)]
-    calls = (each for node in branches for side in (*node.body, *node.orelse) for each in ast.walk(side))
-    own = (each for each in calls if isinstance(each, ast.Call))
+    own = (each for each in _inside(_branches_at(source, span)) if isinstance(each, ast.Call))
     return next((each for each in own if (name := called_name(each)).endswith("_") and not name.endswith("__")), None)
 
 

@@ -305,7 +305,7 @@ class BreakCase:
 
     @property
     def is_filter(self) -> bool:
-        """Whether it is in the condition by which a comprehension keeps items."""
+        """Whether it is in the condition of a comprehension's ``if``."""
         return self.is_branch and is_filter(self.source, self.item.span)
 
     @property

@@ -47,7 +47,7 @@ def place_text(source: str | None, span: Span) -> str:
     index = _file_index(source)
     found = None if index is None else _at(index, span)
     if index is None or not found:
-        return _line(source, span.line)
+        return line_of(source, span.line)
     return _with_numbered_locals(found, index.local_names_at(span.line))
 
 
@@ -199,7 +199,8 @@ def _innermost(node: ast.stmt | ast.expr) -> tuple[int, int]:
     return node.lineno, -(node.end_lineno or 0)
 
 
-def _line(source: str, number: int) -> str:
+def line_of(source: str, number: int) -> str:
+    """A line of a source, without its indentation; empty where there is none of that number."""
     lines = source.splitlines()
     return " ".join(lines[number - 1].split()) if 1 <= number <= len(lines) else ""
 

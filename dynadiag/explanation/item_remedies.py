@@ -124,7 +124,7 @@ def _other_type(case: RecompileCase) -> Slots:
 
 
 def _of_instances(case: RecompileCase) -> Slots:
-    """The class of the object whose method was compiled, or of what instances have."""
+    """That an object, or what it holds, is of another class in another instance."""
     is_self = case.fact.subject == "L['self']"
     what = f"{case.name} is of another class in this instance than in the one before"
     if is_self:

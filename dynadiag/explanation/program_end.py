@@ -9,7 +9,7 @@ from dynadiag.explanation.advice_on_recompiles import advise_on
 from dynadiag.explanation.cuda_graphs import OVERWRITTEN
 from dynadiag.explanation.findings import Advice, Fact, Finding
 from dynadiag.explanation.guard_text import described, what_changed
-from dynadiag.explanation.identity import enclosing_function, identity
+from dynadiag.explanation.identity import enclosing_function, identity, line_of
 from dynadiag.explanation.recompile_case import RecompileCase, cases_of
 from dynadiag.explanation.remedy import Remedy, advise
 from dynadiag.explanation.rules import Rule
@@ -39,12 +39,12 @@ def program_findings(run: RunRecords, before: Sequence[Finding]) -> tuple[Findin
         return ()
     stack = [each for each in user_frames(end.stack) if is_user_file(each.file) and not is_generated_file(each.file)]
     function, span = (stack[-1].function, Span(stack[-1].file, stack[-1].line)) if stack else ("?", Span(None, None))
-    made, lines = overwritten_output(end.said), run.sources.get(span.file or "", "").split("\n")
+    made = overwritten_output(end.said)
     cause: str | None = None
     advice: tuple[Advice, ...] = ()
     if made is not None:
         cause, advice = "each call of a CUDA graph writes its outputs to the same memory", advise([OVERWRITTEN], made)
-    elif is_double_backward(end.said, "".join(lines[(span.line or 1) - 1 : span.line])):
+    elif is_double_backward(end.said, line_of(run.sources.get(span.file or "", ""), span.line or 0)):
         cause = "the backward of compiled code (AOTAutograd) is compiled, too, and has no backward of its own"
         advice = advise([DOUBLE_BACKWARD], end)
     elif changed := _refused(end):

@@ -517,13 +517,13 @@ def _shared(group: _Group, raised: bool, run: RunRecords) -> Iterator[Fact]:
 
     ``raised``: torch raised at the limit.
     """
+    moved = any(case.fact.is_new_owner for case in group.cases[0])
+    alike = [item for item in run.recompiles if _function(item) == _function(group.first)] if moved else []
     owners = {
         number
-        for item in run.recompiles
+        for item in alike
         for reason in item.reasons
-        if _function(item) == _function(group.first)
-        and local_name(reason.source) == "self"
-        and any(case.fact.is_new_owner for case in group.cases[0])
+        if local_name(reason.source) == "self"
         for number in (reason.owner_was, reason.owner_now)
         if number is not None
     }

@@ -107,7 +107,7 @@ def fix_call(
 
 
 def _with_cells_named(report: FixReport, folder: Path) -> FixReport:
-    """The report with cells named as in recordings: ``<In[3]>`` as a place, ``In[3]`` in a sentence or a diff."""
+    """The report with cells in place of files: ``<In[3]>`` as a place, ``In[3]`` in a sentence or a diff."""
     text = msgspec.json.encode(report).decode()
     text = re.sub(rf"{re.escape(str(folder))}/(In\[\d+\])\.py", r"<\1>", text)
     return msgspec.json.decode(re.sub(r"(In\[\d+\])\.py\b", r"\1", text), type=FixReport)

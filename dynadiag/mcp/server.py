@@ -255,7 +255,7 @@ def _entries(recording: OpenRecording, asked: str) -> dict[str, object]:
 
 
 def _fitting(values: Iterable[object]) -> list[object]:
-    """The first of the values, as many as an answer holds."""
+    """As many of the first values as fit into an answer."""
     shown, room = list[object](), _MAX_CHARS
     for value in values:
         room -= len(orjson.dumps(value))
@@ -458,7 +458,7 @@ def _shortened(document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, int]
 async def _run_query(arguments: Mapping[str, Any]) -> types.CallToolResult:
     _check(arguments, _SQL_TOOL.input_schema)
 
-    # Where the call is cancelled the recording is closed below the query, which ends that.
+    # A cancelled call closes the recording, which ends the query.
     with await anyio.to_thread.run_sync(OpenRecording.at, Path(arguments["recording"])) as recording:
         found = await anyio.to_thread.run_sync(query, recording, arguments["query"], abandon_on_cancel=True)
     return types.CallToolResult(content=[_text(orjson.dumps(found).decode())], structured_content=found)

@@ -532,7 +532,7 @@ def in_low_precision(v: torch.Tensor, low: bool) -> torch.Tensor:
 
 
 def in_low_precision_from(first: int) -> Program:
-    """A program that compiles what decides on the number of a step, which fails once that is a symbol."""
+    """A program whose compiled function fails once the number of a step is a symbol."""
 
     def step(v: torch.Tensor, n: int) -> torch.Tensor:
         return in_low_precision(v, n > first)

@@ -93,7 +93,7 @@ def test_a_gradient_of_a_compiled_backward_is_to_be_taken_inside(tmp_path: Path)
 
 @pytest.mark.parametrize("again", ["create_graph=True", "retain_graph=True"])
 def test_a_second_backward_is_told_by_whether_its_own_gradient_is_taken(again: str) -> None:
-    """torch says of both that the first backward may have written over the buffers, and of neither which it is."""
+    """torch has one message for both."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.SiLU(), torch.nn.Linear(4, 1))
     x = torch.ones(2, 3, requires_grad=True)
     energy = torch.compile(lambda v: net(v).sum(), backend="aot_eager", dynamic=True)(x)

@@ -389,7 +389,7 @@ def test_what_was_computed_before_a_break_cannot_be_marked() -> None:
 
 @pytest.mark.parametrize(("needed_in", "told"), [(("0/0",), True), (("0/0", "0/2"), False)])
 def test_a_size_that_each_variant_needs_is_not_told_to_share_a_symbol(needed_in: tuple[str, ...], told: bool) -> None:
-    """What coincides with another size in one call does so in no other."""
+    """The two sizes are equal in one call only."""
     source = "L['v'].size()[0]"
     size = a_failure("", source=source, part="size", subject="L['v']", index="0", was="2", now="13")
     item = a_recompile(reasons=(replace(size, dynamic="always"),))
@@ -800,7 +800,7 @@ def test_a_value_that_a_list_is_asked_for_is_no_key(tmp_path: Path) -> None:
 
 
 def test_a_number_that_an_operator_needs_is_told_once(tmp_path: Path) -> None:
-    """Its value fails first, and a condition on it once torch has made it a symbol."""
+    """The guard on its value fails first. Once it is a symbol, a guard on an expression of it fails."""
     calls = ((torch.ones(4), c) for c in (0.2, 0.15, 0.1, 0.05))
     items = found(tmp_path, lambda x, c: x.clamp(1 - c, 1 + c), *calls, backend="aot_eager")
     assert [(item.title.partition(": ")[2], len(item.records)) for item in items] == [("c changed", 3)]

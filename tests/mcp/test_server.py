@@ -260,7 +260,7 @@ def test_rows_are_sent_until_they_are_too_much_for_a_client(client: Client, kept
 
 
 def test_a_list_of_a_document_can_be_read_piece_by_piece(client: Client, kept: Path) -> None:
-    """Also where the whole document is too long for an answer."""
+    """A document that is too long for one answer is read so."""
     document = json.loads(client.read(f"dynadiag://{kept}")["result"]["contents"][0]["text"])
 
     def entries(asked: str) -> Any:

@@ -266,7 +266,7 @@ def test_candidates_that_take_far_longer_than_the_smallest_program_are_ended(mon
 
 
 def test_a_candidate_whose_kernel_is_in_no_cache_yet_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose kernel is there takes no time of a C++ compiler."""
+    """A kernel that is in the cache needs no C++ compiler."""
     ends = {"compiled": Outcome(_failure("no"), cpu_seconds=0.2), "uncompiled": Outcome(cpu_seconds=0.1)}
     monkeypatch.setattr(SourceTrials, "run", lambda _self, _text, _plan, label: ends[label])
     search = MagicMock(budget=SearchBudget())
@@ -280,7 +280,7 @@ def test_a_candidate_whose_kernel_is_in_no_cache_yet_is_not_ended(monkeypatch: p
 def test_the_best_so_far_of_what_is_printed_becomes_an_assertion_after_the_end(
     ended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else all that was reduced would be lost: a program that prints something else is no repro."""
+    """A program that prints something else is no repro, so all that was reduced would be lost."""
     monkeypatch.setattr(source_minimizer, "_asserting_programs", lambda *_: ["assert f() == 1"])
     monkeypatch.setattr(SourceTrials, "_fails", lambda *_: True)
     search = MagicMock(budget=SearchBudget())

@@ -43,7 +43,7 @@ def test_a_difference_within_the_input_precision_is_rounding() -> None:
 
 
 def test_float64_is_no_referee_where_a_mode_of_torch_changes_what_eager_gives() -> None:
-    """The gradient of a complex pseudo-inverse (PyTorch issue 197084) is wrong compiled and under a mode."""
+    """The gradient of a complex pseudo-inverse is wrong in compiled code and under a mode (PyTorch issue 197084)."""
 
     def loss(a: torch.Tensor) -> torch.Tensor:
         return torch.linalg.pinv(a).abs().square().sum()
